@@ -1,6 +1,6 @@
 # The commands of Gradus, over CMake and its presets. Each says first which packages it lacks, and installs them where that
 # takes no password (tools/install-deps; Debian and its kin).
-#   make deps          install what make mnist and make test need, with sudo; more: SETS="neon devices bench peers"
+#   make deps          install what make mnist and make test need, with sudo; more: SETS="neon bench peers"
 #   make mnist         build, and train the residual MLP on MNIST:   make mnist ARGS="--faithful"
 #   make test          everything: tests, checks, sanitizers, fuzzing, both compilers; some stages: STAGES="release asan"
 #   make python        the Python package in a virtual environment, build/python-venv, and MNIST with it
@@ -9,7 +9,7 @@
 #   make proofs        train on real data and check the accuracies (docs/proofs.md); some:   make proofs NAMES="lenet iris"
 #   make soak          random programs, kernels, kills of trainings and files with fresh seeds, for SECONDS (600) each:   make soak SECONDS=3600
 #   make neon          the kernels' tests for 64-bit ARM, cross-compiled and run under qemu
-#   make devices       tests on an OpenCL device; PoCL makes one of the processor
+#   make devices       the stage devices of make test alone: tests on an OpenCL device, which PoCL makes of the processor
 #   make msan          every test under MemorySanitizer, with its own builds of the libraries
 #   make check         the checks alone: format, include direction, clang-tidy
 #   make format        format the C sources
@@ -21,7 +21,7 @@
 ARGS   ?=
 STAGES ?=
 SUITES ?=
-SETS   ?= compile test
+SETS   ?= compile test devices
 NAMES  ?=
 SECONDS ?= 600
 QUICK  ?=
@@ -57,6 +57,7 @@ wheel: compile-deps
 
 test:
 	@tools/install-deps compile test
+	@tools/install-deps devices || echo 'make test goes on without OpenCL'
 	@tools/run-tests $(STAGES)
 
 proofs: compile-deps

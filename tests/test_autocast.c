@@ -142,10 +142,15 @@ static void try_row(gd_context *gd, const op_row *row, const op_case *c, gd_dtyp
 /* Rows that are several functions, each with its rule. */
 static bool is_program(const op_row *row)
 {
-    static const char *const names[] = { "checkpoint",       "call",
-                                         "call_result",      "fused",
-                                         "extra_result",     "matmul_relu_grad",
-                                         "recurrent_result", "recurrent_plain" };
+    static const char *const names[] = { "checkpoint",
+                                         "call",
+                                         "call_result",
+                                         "fused",
+                                         "extra_result",
+                                         "matmul_relu_grad",
+                                         "recurrent_result",
+                                         "recurrent_plain",
+                                         "adam" };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(row->name, names[i]) == 0)
             return true;

@@ -9,6 +9,7 @@
 #ifdef GD_TOOL
 
 #include <signal.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -67,6 +68,10 @@ static void a_story_is_told_word_for_word(void **state)
     assert_int_equal(strlen(text), size + 1);
     assert_memory_equal(text, expected, size);
     assert_int_equal(text[size], '\n');
+    /* With keys and values in f16 it begins so. */
+    strcat(arguments, " --cache f16");
+    assert_int_equal(run(arguments, false, text, sizeof text), 0);
+    assert_memory_equal(text, expected, 40);
     free(expected);
 }
 
@@ -119,7 +124,13 @@ static void a_model_is_quantised(void **state)
     snprintf(arguments, sizeof arguments, "'%s' '%s'", out[1],
              shared_data("models/stories260K/expected_t0_n200.txt"));
     assert_int_equal(run_tool("eval", arguments, false, text, sizeof text), 0);
-    assert_true(atof(strstr(text, "loss ") + 5) > atof(strstr(from_file, "loss ") + 5));
+    const double loss = atof(strstr(text, "loss ") + 5);
+    assert_true(loss > atof(strstr(from_file, "loss ") + 5));
+    /* Computing with the 4 bits rounds activations, too. */
+    strcat(arguments, " --quantized");
+    assert_int_equal(run_tool("eval", arguments, false, text, sizeof text), 0);
+    const double rounded = atof(strstr(text, "loss ") + 5);
+    assert_true(rounded != loss && fabs(rounded - loss) < 0.02 * loss);
     snprintf(arguments, sizeof arguments, "'%s'", out[0]);
     assert_tool_fails("eval", arguments, 1, "a text is needed");
 
@@ -236,6 +247,7 @@ static void mistakes_are_told(void **state)
     assert_fails("", 2, "a MODEL is needed");
     assert_fails("model.bin", 1, "model.bin is not there");
     assert_fails("'" GD_SOURCE_DIR "/README.md'", 2, "--tokenizer is needed");
+    assert_fails("model.bin --cache i4", 2, "--cache takes f32 or f16, not 'i4'");
     assert_fails("model.bin --tokenizer bytes --top-p 2", 2, "--top-p takes a number from 0 to 1");
     assert_fails("/nowhere/model.bin --tokenizer bytes", 1, "/nowhere/model.bin");
     assert_fails("'" GD_SOURCE_DIR "/README.md' --tokenizer /nowhere/tok", 1, "/nowhere/tok");

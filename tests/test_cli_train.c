@@ -100,6 +100,7 @@ static void a_table_of_classes_is_trained_on(void **state)
     assert_fails(run("predict runs/iris less.csv"), 1, "there is no column \"sepal length (cm)\"");
     assert_fails(run("eval runs/iris new.csv"), 1,
                  "the table has no column \"species\", which was to be predicted");
+    assert_fails(run("eval runs/iris --quantized"), 2, "--quantized is of language models");
     assert_fails(run("predict runs/iris"), 1, "DATA is needed");
     assert_fails(run("predict runs/iris new.csv less.csv"), 2, "'less.csv' is one word too many");
     write_text("names.csv", "sepal length (cm),species\n");

@@ -1,5 +1,6 @@
 /* tests/test_cuda.c: NVIDIA's devices, on the stand-in for the driver and for NVRTC in tests/fake_cuda:
  * the CPU's bits in every op and in training, what the driver is told, and that nothing is left.
+ * Plans are graphs, but where a test says otherwise: test_one_kernel.c is of the others.
  * Skipped where the stand-in is not built. */
 #include <stdarg.h>
 #include <stddef.h>
@@ -452,6 +453,17 @@ static void a_device_that_is_lost_is_told(void **state)
     fail_each(700 /* CUDA_ERROR_ILLEGAL_ADDRESS */, getenv("GRADUS_TEST_ALL") ? 1 : 13);
 }
 
+/* The same with plans as one kernel, whose program and tables may not come about. */
+static void failures_of_one_kernel_are_told(void **state)
+{
+    (void)state;
+    const int64_t step = getenv("GRADUS_TEST_ALL") ? 1 : 15;
+    assert_int_equal(setenv("GRADUS_ONE_KERNEL", "always", 1), 0);
+    fail_each(2, step);
+    fail_each(700, step + 3);
+    assert_int_equal(setenv("GRADUS_ONE_KERNEL", "never", 1), 0);
+}
+
 static bool negate(gd_context *gd)
 {
     const float given[3] = { 1, -2, 3 };
@@ -470,6 +482,7 @@ static void kernels_that_cannot_be_made_are_told(void **state)
     int told_by_compiler = 0;
     bool was_reached = true;
     for (int64_t n = 0; was_reached; n++) {
+        fake->seed = 77; /* the same moments: the same calls */
         gd_context *gd = gd_open("cuda:0", .threads = 1);
         assert_non_null(gd);
         fake->calls = 0;
@@ -548,9 +561,10 @@ int main(void)
         cmocka_unit_test(programs_give_the_same_bits_whenever_work_is_done),
         cmocka_unit_test(a_call_that_fails_is_told),
         cmocka_unit_test(a_device_that_is_lost_is_told),
+        cmocka_unit_test(failures_of_one_kernel_are_told),
         cmocka_unit_test(kernels_that_cannot_be_made_are_told),
     };
-    if (!load_fake()) {
+    if (!load_fake() || setenv("GRADUS_ONE_KERNEL", "never", 1) != 0) {
         printf("skipped: the stand-in for CUDA is not built\n");
         return NO_DEVICE;
     }

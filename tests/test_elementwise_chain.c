@@ -167,23 +167,9 @@ static void gradients_of_relu_give_the_bits_of_single_ops(void **state)
     assert_same_bits(result[0], result[1]);
 }
 
-/* Inputs, which are numbered below the first instruction, are none of the update's instructions,
- * also where the update has no decay: a group in which another instruction reads its last input,
- * such as a cast of the gradient, holds the update. */
-static void inputs_are_not_of_adam(void **state)
-{
-    (void)state;
-    gd_ew_adam found;
-    memset(&found, -1, sizeof found);
-    found.node[0] = 3;
-    assert_true(gd_ew_adam_holds(&found, 3));
-    assert_false(gd_ew_adam_holds(&found, -1));
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(inputs_are_not_of_adam),
         context_test(chains_give_the_bits_of_single_ops),
         context_test(numbers_of_rows_give_the_bits_of_single_ops),
         context_test(gradients_of_relu_give_the_bits_of_single_ops),

@@ -431,6 +431,7 @@ typedef struct example {
 static const example examples[] = {
     { "infer", infer, 1, { { 2, { 50, 784 } } }, { GD_F32 } },
     { "train", train, 2, { { 2, { 50, 784 } }, { 1, { 50 } } }, { GD_F32, GD_I64 } },
+    { "train_unfused", train, 2, { { 2, { 50, 784 } }, { 1, { 50 } } }, { GD_F32, GD_I64 } },
     { "functions_of_one", functions_of_one, MANY },
     { "mixed_types", mixed_types, MANY },
     { "reductions", reductions, MANY },
@@ -538,7 +539,8 @@ static void write_example(gd_context *gd, const example *e, FILE *in_file, FILE 
     }
     /* The plan is made, and parameters are, by a call on a copy; what is written is the state
      * before the calls that are compared. */
-    gd_function *f = gd_compile(gd, e->body, &t, .detached = true);
+    gd_function *f = gd_compile(gd, e->body, &t, .detached = true,
+                                .passes = strcmp(e->name, "train_unfused") == 0 ? "-fuse" : "");
     if (!gd_call(f, e->inputs, in))
         fail_msg("%s: %s", e->name, gd_error_message());
     if (e->body == train) { /* its C text is that of the ops of such a kernel */

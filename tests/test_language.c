@@ -645,6 +645,50 @@ static void a_text_is_continued_past_the_length(void **state)
     gd_tokenizer_release(t);
 }
 
+/* The largest difference of logits behind the same tokens, fed in two parts. */
+static double distance(const float *a, gd_generator *g, const int32_t *tokens, int64_t count,
+                       int64_t at_first)
+{
+    double most = 0;
+    if (at_first > 0)
+        assert_non_null(gd_generator_feed(g, at_first, tokens));
+    const float *b = gd_generator_feed(g, count - at_first, tokens + at_first);
+    assert_non_null(b);
+    for (int i = 0; i < 256; i++)
+        most = fmax(most, fabs((double)a[i] - (double)b[i]));
+    return most;
+}
+
+/* Rounding to f16 is an error of 2^-11 of a number at most. */
+static void keys_and_values_may_be_f16(void **state)
+{
+    static const int32_t tokens[] = { 'a', 'q', 3, 200, 'z', 'b', 9 };
+    gd_language_model *m = lively(*state);
+    gd_generator *plain = gd_generator_create(m), *g = gd_generator_create(m);
+    float exact[256], half[256];
+    const float *logits = gd_generator_feed(plain, 7, tokens);
+    assert_non_null(logits);
+    memcpy(exact, logits, sizeof exact);
+    double size = 0;
+    for (int i = 0; i < 256; i++)
+        size = fmax(size, fabs((double)exact[i]));
+    assert_int_equal(gd_generator_set_cache_dtype(g, GD_F16), GD_OK);
+    const double off = distance(exact, g, tokens, 7, 0);
+    assert_true(off > 0 && off < size / 256);
+    gd_generator_reset(g);
+    memcpy(half, gd_generator_feed(g, 7, tokens), sizeof half);
+    for (int at_first = 0; at_first < 7; at_first++) {
+        gd_generator_reset(g);
+        assert_true(distance(half, g, tokens, 7, at_first) <= size * 1e-5);
+    }
+    assert_int_equal(gd_generator_set_cache_dtype(g, GD_F32), GD_ERR_STATE);
+    expect_error(GD_ERR_STATE, "has had tokens already");
+    g = gd_generator_create(m);
+    assert_int_equal(gd_generator_set_cache_dtype(g, GD_I8), GD_ERR_DTYPE);
+    expect_error(GD_ERR_DTYPE, "i8; a dtype of floats is needed");
+    assert_int_equal(gd_generator_set_cache_dtype(NULL, GD_F16), GD_OK);
+}
+
 static void wrong_use_is_an_error(void **state)
 {
     gd_context *gd = *state;
@@ -716,6 +760,7 @@ int main(void)
         TEST(training_is_the_same_in_every_mode),
         TEST(generation_ends_with_the_models_length),
         TEST(a_text_is_continued_past_the_length),
+        TEST(keys_and_values_may_be_f16),
         TEST(wrong_use_is_an_error),
         TEST(running_out_of_memory_is_an_error),
     };

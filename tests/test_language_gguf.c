@@ -307,7 +307,7 @@ static gd_tensor *tensor_at(gd_language_model *m, const char *path)
 
 /* A matrix of m, as it is in plain, but for being transposed unless it is a table. */
 static void is_in_blocks(gd_language_model *m, gd_language_model *plain, const char *name,
-                         bool table)
+                         bool table, bool four_bits)
 {
     char values[64], scales[64], weight[64];
     snprintf(values, sizeof values, "%s.values", name);
@@ -317,10 +317,18 @@ static void is_in_blocks(gd_language_model *m, gd_language_model *plain, const c
     gd_tensor *v = tensor_at(m, values), *s = tensor_at(m, scales), *w = tensor_at(plain, weight);
     if (!v || !s || !w)
         fail_msg("%s is not there", name);
-    assert_true(gd_tensor_dtype(v) == GD_I8 && gd_tensor_dtype(s) == GD_F16);
+    assert_true(gd_tensor_dtype(v) == (four_bits ? GD_U8 : GD_I8));
+    assert_true(gd_tensor_dtype(s) == GD_F16);
     assert_false(gd_requires_grad(v) || gd_requires_grad(s));
-    const gd_shape shape = gd_tensor_shape(v);
-    gd_tensor *blocks = gd_reshape(gd_cast(v, GD_F32), GD_SHAPE(shape.dim[0], -1, 32));
+    gd_shape shape = gd_tensor_shape(v);
+    gd_tensor *blocks =
+        gd_reshape(gd_cast(v, GD_F32), GD_SHAPE(shape.dim[0], -1, four_bits ? 16 : 32));
+    if (four_bits) {
+        gd_tensor *sixteenth = gd_floor(gd_mul_scalar(blocks, 0.0625));
+        gd_tensor *halves[2] = { gd_sub(blocks, gd_mul_scalar(sixteenth, 16)), sixteenth };
+        blocks = gd_add_scalar(gd_concat(2, halves, 2), -8);
+        shape.dim[1] *= 2;
+    }
     gd_tensor *numbers = gd_mul(blocks, gd_unsqueeze(gd_cast(s, GD_F32), 2));
     assert_same_bits(gd_reshape(numbers, shape), table ? w : gd_contiguous(gd_transpose(w, 0, 1)));
 }
@@ -332,8 +340,9 @@ static double distance(gd_tensor *a, gd_tensor *b)
            gd_item(gd_max(gd_abs(a), GD_ALL_AXES, false));
 }
 
-static void matrices_stay_in_blocks_where_asked(void **state)
+static void try_blocks(void **state, gd_gguf_type type)
 {
+    const bool four = type == GD_GGUF_Q4_0;
     gd_tokenizer *t = gd_tokenizer_bytes();
     for (int tied = 0; tied < 2; tied++)
         for (int llama = 0; llama < 2; llama++) {
@@ -341,22 +350,21 @@ static void matrices_stay_in_blocks_where_asked(void **state)
                 *state, .decoder = llama ? GD_DECODER_LLAMA : GD_DECODER_GPT2, .vocabulary = 256,
                 .max_length = 8, .layers = 2, .heads = 4, .kv_heads = llama ? 2 : 4, .width = 64,
                 .hidden = 96, .tied = tied, .seed = 3);
-            assert_int_equal(gd_language_model_save_gguf(m, t, temporary(0), .type = GD_GGUF_Q8_0),
-                             GD_OK);
+            assert_int_equal(gd_language_model_save_gguf(m, t, temporary(0), .type = type), GD_OK);
             gd_language_model *plain = gd_language_model_load(*state, temporary(0));
             gd_language_model *blocks =
                 gd_language_model_load(*state, temporary(0), .quantized = true);
             gd_tensor *exact = logits(*state, plain), *got = logits(*state, blocks);
             assert_in_range((int64_t)(distance(exact, got) * 1e6), 10, 30000);
-            is_in_blocks(blocks, plain, "token", true);
-            is_in_blocks(blocks, plain, "1.self.qkv", false);
-            is_in_blocks(blocks, plain, "0.self.out", false);
-            is_in_blocks(blocks, plain, "0.ff.up", false);
-            is_in_blocks(blocks, plain, "1.ff.down", false);
+            is_in_blocks(blocks, plain, "token", true, four);
+            is_in_blocks(blocks, plain, "1.self.qkv", false, four);
+            is_in_blocks(blocks, plain, "0.self.out", false, four);
+            is_in_blocks(blocks, plain, "0.ff.up", false, four);
+            is_in_blocks(blocks, plain, "1.ff.down", false, four);
             if (llama)
-                is_in_blocks(blocks, plain, "1.ff.gate", false);
+                is_in_blocks(blocks, plain, "1.ff.gate", false, four);
             if (!tied)
-                is_in_blocks(blocks, plain, "head", false);
+                is_in_blocks(blocks, plain, "head", false, four);
             assert_int_equal(gd_language_model_save_gguf(blocks, t, temporary(1)),
                              GD_ERR_UNSUPPORTED);
             expect_error(GD_ERR_UNSUPPORTED, "has its matrices in blocks");
@@ -367,6 +375,12 @@ static void matrices_stay_in_blocks_where_asked(void **state)
     gd_tokenizer_release(t);
 }
 
+static void matrices_stay_in_blocks_where_asked(void **state)
+{
+    try_blocks(state, GD_GGUF_Q8_0);
+    try_blocks(state, GD_GGUF_Q4_0);
+}
+
 /* Other types are read as they are without the option: to f32. */
 static void other_types_do_not_stay_in_blocks(void **state)
 {
@@ -374,7 +388,7 @@ static void other_types_do_not_stay_in_blocks(void **state)
     gd_language_model *m =
         gd_language_model_create(*state, .vocabulary = 256, .max_length = 8, .layers = 1,
                                  .heads = 4, .width = 64, .seed = 3);
-    static const gd_gguf_type types[] = { GD_GGUF_F32, GD_GGUF_Q4_0, GD_GGUF_F16 };
+    static const gd_gguf_type types[] = { GD_GGUF_F32, GD_GGUF_Q4_1, GD_GGUF_F16 };
     for (size_t i = 0; i < COUNT(types); i++) {
         assert_int_equal(gd_language_model_save_gguf(m, t, temporary(0), .type = types[i]), GD_OK);
         assert_same_bits(
@@ -386,20 +400,26 @@ static void other_types_do_not_stay_in_blocks(void **state)
 
 /* Token by token, with a cache, a model in blocks begins as the same weights in f32 do; once a
  * rounding has changed a word, the two tell different stories. */
-static void stories260k_begins_the_same_in_blocks(void **state)
+static void tell_in_blocks(void **state, gd_gguf_type type)
 {
     gd_tokenizer *t = gd_tokenizer_load_llama2c(shared_data(STORIES "tok512.bin"));
     gd_language_model *m = gd_language_model_load(*state, shared_data(STORIES "stories260K.bin"));
-    assert_int_equal(gd_language_model_save_gguf(m, t, temporary(0), .type = GD_GGUF_Q8_0), GD_OK);
+    assert_int_equal(gd_language_model_save_gguf(m, t, temporary(0), .type = type), GD_OK);
     gd_tokenizer *own = gd_tokenizer_load_gguf(temporary(0));
     story plain = tell(gd_language_model_load(*state, temporary(0)), own);
     story blocks = tell(gd_language_model_load(*state, temporary(0), .quantized = true), own);
     size_t same = 0;
     while (same < plain.size && same < blocks.size && plain.text[same] == blocks.text[same])
         same++;
-    assert_true(same > 100);
+    assert_true(same > (type == GD_GGUF_Q8_0 ? 100 : 20));
     gd_tokenizer_release(own);
     gd_tokenizer_release(t);
+}
+
+static void stories260k_begins_the_same_in_blocks(void **state)
+{
+    tell_in_blocks(state, GD_GGUF_Q8_0);
+    tell_in_blocks(state, GD_GGUF_Q4_0);
 }
 
 /* ---- wrong files ---- */

@@ -131,6 +131,15 @@ static void all_calls_that_fail_are_told(void **state)
     fail_each(true);
 }
 
+/* The same with plans as one kernel. */
+static void failures_of_one_kernel_are_told(void **state)
+{
+    (void)state;
+    assert_int_equal(setenv("GRADUS_ONE_KERNEL", "always", 1), 0);
+    fail_each(false);
+    assert_int_equal(unsetenv("GRADUS_ONE_KERNEL"), 0);
+}
+
 static void out_of_memory_names_what_there_is_and_what_holds_most(void **state)
 {
     (void)state;
@@ -239,6 +248,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_call_that_fails_is_told),
         cmocka_unit_test(all_calls_that_fail_are_told),
+        cmocka_unit_test(failures_of_one_kernel_are_told),
         cmocka_unit_test(out_of_memory_names_what_there_is_and_what_holds_most),
         cmocka_unit_test(kernels_that_cannot_be_made_are_told),
         cmocka_unit_test(a_device_without_the_arithmetic_is_refused),

@@ -203,8 +203,8 @@ static reading through_f32(const op_row *row, const operand *o, const int64_t *p
 /* Whether the row is a program of several functions, each of which rounds. */
 static bool is_program(const op_row *row)
 {
-    static const char *const names[] = { "checkpoint", "call", "call_result", "fused",
-                                         "extra_result" };
+    static const char *const names[] = { "checkpoint", "call",         "call_result",
+                                         "fused",      "extra_result", "adam" };
     for (int i = 0; i < COUNT(names); i++)
         if (strcmp(row->name, names[i]) == 0)
             return true;

@@ -1,4 +1,4 @@
-/* tests/test_quantized_linear.c: products with weights in blocks of 8 bits, as ops/quantized.c defines
+/* tests/test_quantized_linear.c: products with weights in blocks of 8 and of 4 bits, as ops/quantized.c defines
  * them: against an oracle written here, with the same bits on every instruction set and number of
  * threads; how far they are from the product that is not rounded; gradients; what is refused. The
  * layouts and dtypes of x, compiled and exported code are tried with the row of the op. */
@@ -25,6 +25,7 @@ typedef struct product {
     int64_t rows, columns, inner;
     float *x, *scales, *result;
     int8_t *values;
+    uint8_t *halves; /* the same in 4 bits; else NULL */
     uint16_t *half_scales;
 } product;
 
@@ -34,8 +35,18 @@ static float uniform(uint64_t *state)
     return (float)(*state >> 40) * 0x1p-23f - 1.0f;
 }
 
-/* Weights are any i8, -128 among them; blocks of x are of sizes from 2^-20 to 2^20. */
-static product make(int64_t rows, int64_t columns, int64_t inner)
+/* As GGUF's Q4_0 has them: weights i and i + 16 of a block in byte i, plus 8. */
+static void put_halves(product *p)
+{
+    p->halves = calloc((size_t)p->columns, (size_t)p->inner / 2);
+    assert_non_null(p->halves);
+    for (int64_t i = 0; i < p->columns * p->inner; i++)
+        p->halves[i / 32 * 16 + i % 16] |=
+            (uint8_t)((unsigned)(p->values[i] + 8) << (i % 32 < 16 ? 0 : 4));
+}
+
+/* Weights are any i8, -128 among them, or any of 4 bits; blocks of x are of sizes from 2^-20 to 2^20. */
+static product make_of(int64_t rows, int64_t columns, int64_t inner, bool four_bits)
 {
     product p = { .rows = rows, .columns = columns, .inner = inner };
     uint64_t state = (uint64_t)(rows * 31 + columns * 7 + inner);
@@ -48,16 +59,26 @@ static product make(int64_t rows, int64_t columns, int64_t inner)
     for (int64_t i = 0; i < rows * inner; i++)
         p.x[i] = ldexpf(uniform(&state), (int)(i / 32 * 7 % 41) - 20);
     for (int64_t i = 0; i < columns * inner; i++)
-        p.values[i] = (int8_t)(i % 37 == 0 ? -128 : (int)(uniform(&state) * 127.9f));
+        p.values[i] = (int8_t)(four_bits     ? (int)floorf(uniform(&state) * 8)
+                               : i % 37 == 0 ? -128
+                                             : (int)(uniform(&state) * 127.9f));
     for (int64_t i = 0; i < columns * inner / 32; i++) {
         p.half_scales[i] = gd_f32_to_f16(uniform(&state) * 0.01f);
         p.scales[i] = gd_f16_to_f32(p.half_scales[i]);
     }
+    if (four_bits)
+        put_halves(&p);
     return p;
+}
+
+static product make(int64_t rows, int64_t columns, int64_t inner)
+{
+    return make_of(rows, columns, inner, false);
 }
 
 static void release(product *p)
 {
+    free(p->halves);
     free(p->x);
     free(p->values);
     free(p->scales);
@@ -97,6 +118,8 @@ static void compute(product *p)
 
 static gd_tensor *weights_of(gd_context *gd, const product *p)
 {
+    if (p->halves)
+        return gd_from_host(gd, GD_SHAPE(p->columns, p->inner / 2), GD_U8, p->halves);
     return gd_from_host(gd, GD_SHAPE(p->columns, p->inner), GD_I8, p->values);
 }
 
@@ -150,8 +173,9 @@ static void every_instruction_set_gives_the_defined_bits(void **state)
         { 16, 33, 288 },      { 17, 16, 32 },       { 29, 3, 256 },         { 50, 35, 1056 },
         { 9, 2, MOST_INNER }, { MOST_ROWS, 35, 64 }
     };
-    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
-        product p = make(sizes[s][0], sizes[s][1], sizes[s][2]);
+    for (size_t n = 0; n < 2 * (sizeof sizes / sizeof *sizes); n++) {
+        const int64_t *size = sizes[n / 2];
+        product p = make_of(size[0], size[1], size[2], n % 2);
         compute(&p);
         for (size_t i = 0; i < sizeof isas / sizeof *isas; i++)
             for (int threads = 1; threads <= 3; threads += 2) {
@@ -167,10 +191,9 @@ static void every_instruction_set_gives_the_defined_bits(void **state)
 }
 
 /* With the smallest cache that may be asked for, packed rows come in several rounds. */
-static void a_small_cache_gives_the_same_bits(void **state)
+static void try_a_small_cache(bool four_bits)
 {
-    (void)state;
-    product p = make(MOST_ROWS, 33, 1056);
+    product p = make_of(MOST_ROWS, 33, 1056, four_bits);
     compute(&p);
     setenv("GRADUS_L2", "64K", 1);
     for (size_t i = 0; i < sizeof isas / sizeof *isas; i++)
@@ -185,6 +208,13 @@ static void a_small_cache_gives_the_same_bits(void **state)
     release(&p);
 }
 
+static void a_small_cache_gives_the_same_bits(void **state)
+{
+    (void)state;
+    try_a_small_cache(false);
+    try_a_small_cache(true);
+}
+
 /* Longest rows, of which no tile fits the scratch, and one fills it: a 1 in the last block. */
 static void longest_rows_fit(gd_context *gd, int64_t rows)
 {
@@ -197,6 +227,10 @@ static void longest_rows_fit(gd_context *gd, int64_t rows)
     gd_tensor *y = gd_quantized_linear(x, values, gd_full(gd, GD_SHAPE(3, inner / 32), 2, GD_F16));
     assert_true(gd_item(gd_min(y, GD_ALL_AXES, false)) == 14.0);
     assert_true(gd_item(gd_max(y, GD_ALL_AXES, false)) == 14.0);
+    gd_tensor *halves = gd_full(gd, GD_SHAPE(3, inner / 2), 0xc9, GD_U8); /* 1, and 4 */
+    y = gd_quantized_linear(x, halves, gd_full(gd, GD_SHAPE(3, inner / 32), 2, GD_F16));
+    assert_true(gd_item(gd_min(y, GD_ALL_AXES, false)) == 8.0);
+    assert_true(gd_item(gd_max(y, GD_ALL_AXES, false)) == 8.0);
 }
 
 static void the_longest_row_fits(void **state)
@@ -242,10 +276,28 @@ static void strange_numbers_have_a_meaning(void **state)
 
 static gd_tensor *dequantized(gd_context *gd, const product *p)
 {
-    gd_tensor *w = gd_cast(weights_of(gd, p), GD_F32);
+    gd_tensor *w =
+        gd_from_host(gd, GD_SHAPE(p->columns, p->inner), GD_I8, p->values); /* also of 4 bits */
+    w = gd_cast(w, GD_F32);
     gd_tensor *blocks = gd_reshape(w, GD_SHAPE(p->columns, -1, 32));
     gd_tensor *scaled = gd_mul(blocks, gd_unsqueeze(scales_of(gd, p, GD_F32), 2));
     return gd_reshape(scaled, GD_SHAPE(p->columns, p->inner));
+}
+
+static void weights_are_what_they_stand_for(void **state)
+{
+    for (int four_bits = 0; four_bits < 2; four_bits++)
+        for (int i = 0; i < 2; i++) {
+            product p = make_of(5, 7, 96, four_bits);
+            gd_tensor *values = weights_of(*state, &p);
+            gd_tensor *scales = scales_of(*state, &p, i ? GD_F16 : GD_F32);
+            assert_same_bits(gd_dequantize(values, scales), dequantized(*state, &p));
+            assert_null(gd_dequantize(values, gd_slice(scales, 1, 0, 2, 1)));
+            expect_error(GD_ERR_SHAPE, "and [.., in / 32] expected");
+            assert_null(gd_dequantize(gd_cast(values, GD_F32), scales));
+            expect_error(GD_ERR_DTYPE, "the values are f32");
+            release(&p);
+        }
 }
 
 /* Rounding moves a number by half a step at most, 1/254 of the largest of its block. */
@@ -266,10 +318,9 @@ static void rounding_stays_within_its_bound(void **state)
     release(&p);
 }
 
-static void x_has_the_gradient_of_the_product_and_weights_none(void **state)
+static void try_gradients(gd_context *gd, bool four_bits)
 {
-    gd_context *gd = *state;
-    product p = make(5, 11, 96);
+    product p = make_of(5, 11, 96, four_bits);
     for (int rank = 1; rank <= 3; rank++) {
         gd_tensor *x =
             rank == 1 ? gd_contiguous(gd_reshape(gd_slice(x_of(gd, &p), 0, 0, 1, 1), GD_SHAPE(96)))
@@ -282,6 +333,12 @@ static void x_has_the_gradient_of_the_product_and_weights_none(void **state)
         assert_same_bits(d, gd_matmul(seed, dequantized(gd, &p)));
     }
     release(&p);
+}
+
+static void x_has_the_gradient_of_the_product_and_weights_none(void **state)
+{
+    try_gradients(*state, false);
+    try_gradients(*state, true);
 }
 
 static void other_dtypes_of_x_are_taken_as_f32(void **state)
@@ -305,10 +362,14 @@ static void other_dtypes_of_weights_are_refused(void **state)
     gd_context *gd = *state;
     gd_tensor *x = gd_zeros(gd, GD_SHAPE(2, 32), GD_F32), *w = gd_zeros(gd, GD_SHAPE(3, 32), GD_I8);
     gd_tensor *s = gd_zeros(gd, GD_SHAPE(3, 1), GD_F16);
-    assert_null(gd_quantized_linear(x, gd_cast(w, GD_U8), s));
-    expect_error(GD_ERR_DTYPE, "i8, and f16 or f32, expected");
+    assert_null(gd_quantized_linear(x, gd_cast(w, GD_I16), s));
+    expect_error(GD_ERR_DTYPE, "i8 or u8, and f16 or f32, expected");
     assert_null(gd_quantized_linear(x, w, gd_cast(s, GD_BF16)));
-    expect_error(GD_ERR_DTYPE, "i8, and f16 or f32, expected");
+    expect_error(GD_ERR_DTYPE, "i8 or u8, and f16 or f32, expected");
+    assert_null(gd_quantized_linear(x, gd_cast(w, GD_U8), s));
+    expect_error(GD_ERR_SHAPE, "u8 [out, in / 2] and [out, in / 32] expected");
+    assert_null(gd_quantized_linear(x, gd_zeros(gd, GD_SHAPE(3, 16), GD_I8), s));
+    expect_error(GD_ERR_SHAPE, "i8 [out, in] and [out, in / 32] expected");
     const int64_t inner = (1 << 18) + 32;
     assert_null(gd_quantized_linear(gd_zeros(gd, GD_SHAPE(inner), GD_F32),
                                     gd_zeros(gd, GD_SHAPE(1, inner), GD_I8),
@@ -323,6 +384,8 @@ int main(void)
         cmocka_unit_test(a_small_cache_gives_the_same_bits),
         cmocka_unit_test_setup_teardown(the_longest_row_fits, open_context, close_context),
         cmocka_unit_test(strange_numbers_have_a_meaning),
+        cmocka_unit_test_setup_teardown(weights_are_what_they_stand_for, open_context,
+                                        close_context),
         cmocka_unit_test_setup_teardown(rounding_stays_within_its_bound, open_context,
                                         close_context),
         cmocka_unit_test_setup_teardown(x_has_the_gradient_of_the_product_and_weights_none,

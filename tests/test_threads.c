@@ -99,6 +99,83 @@ static void test_nested_runs_serially(void **state)
     }
 }
 
+/* ---- items by a counter ---- */
+
+typedef struct uneven_work {
+    atomic_int visits[1000], running[GD_MAX_THREADS], wrong;
+    int threads;
+} uneven_work;
+
+static void visit_some(void *context, int64_t begin, int64_t end, int thread)
+{
+    uneven_work *w = context;
+    if (thread < 0 || thread >= w->threads || atomic_fetch_add(&w->running[thread], 1) != 0)
+        atomic_fetch_add(&w->wrong, 1);
+    for (int64_t i = begin; i < end; i++)
+        atomic_fetch_add(&w->visits[i], 1);
+    atomic_fetch_sub(&w->running[thread], 1);
+}
+
+/* Every item once, by a thread's number that is in use nowhere else. */
+static void test_parallel_uneven_covers(void **state)
+{
+    (void)state;
+    static const int64_t counts[] = { 0, 1, 2, 3, 7, 64, 999, 1000 };
+    static const int64_t grains[] = { 0, 1, 10, 300, 5000 };
+    for (size_t c = 0; c < COUNT(counts); c++)
+        for (size_t g = 0; g < COUNT(grains); g++)
+            for (int threads = 1; threads <= 9; threads++) {
+                static uneven_work w;
+                memset(&w, 0, sizeof w);
+                w.threads = threads;
+                gd_parallel_uneven(threads, counts[c], grains[g], visit_some, &w);
+                for (int64_t i = 0; i < 1000; i++)
+                    assert_int_equal(atomic_load(&w.visits[i]), i < counts[c]);
+                assert_int_equal(atomic_load(&w.wrong), 0);
+            }
+}
+
+enum { SHORT_ITEMS = 99 };
+
+typedef struct long_item {
+    atomic_int done; /* of the short ones */
+} long_item;
+
+/* Item 0 ends when all others have: so whoever runs it can run none of them meanwhile. */
+static void run_items(void *context, int64_t begin, int64_t end, int thread)
+{
+    (void)thread;
+    long_item *w = context;
+    for (int64_t i = begin; i < end; i++) {
+        if (i > 0)
+            atomic_fetch_add(&w->done, 1);
+        while (i == 0 && atomic_load(&w->done) < SHORT_ITEMS)
+            usleep(100);
+    }
+}
+
+static void remember_runners(void *context, int64_t begin, int64_t end, int thread)
+{
+    (void)begin, (void)end;
+    ((pthread_t *)context)[thread] = pthread_self();
+    for (int i = 0; i < 100; i++) /* the other range is for another thread, if there is one */
+        usleep(100);
+}
+
+/* A thread with a long item leaves all others to the rest. */
+static void test_a_long_item_delays_no_other(void **state)
+{
+    (void)state;
+    pthread_t runner[2];
+    gd_parallel_for(2, 2, 1, remember_runners, runner);
+    if (pthread_equal(runner[0], runner[1]))
+        skip(); /* no second thread could be made, or it has no core */
+    static long_item w;
+    /* So many threads take one item at a time. */
+    gd_parallel_uneven(16, SHORT_ITEMS + 1, 1, run_items, &w);
+    assert_int_equal(atomic_load(&w.done), SHORT_ITEMS);
+}
+
 static void remember_thread(void *context, int64_t begin, int64_t end, int thread)
 {
     (void)begin, (void)end, (void)thread;
@@ -192,6 +269,8 @@ int main(void)
         cmocka_unit_test(test_parallel_for_covers),
         cmocka_unit_test(test_partition_is_static),
         cmocka_unit_test(test_nested_runs_serially),
+        cmocka_unit_test(test_parallel_uneven_covers),
+        cmocka_unit_test(test_a_long_item_delays_no_other),
         cmocka_unit_test(test_one_range_runs_in_the_caller),
         cmocka_unit_test(test_callers_at_the_same_time),
 #if !defined(__SANITIZE_THREAD__)

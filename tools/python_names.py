@@ -76,7 +76,7 @@ NOT_FOR_PYTHON = {
     "gd_context_adopt": "for objects written in C", "gd_context_disown": "for objects written in C",
     "gd_module_context": "Python knows", "gd_function_context": "Python knows", "gd_tensor_context": "Tensor.context",
     "gd_close": "a context is closed when nothing of it is left", "gd_close_if_unused": "gd.Context calls it",
-    "gd_to": "Tensor.to, which holds the lock of one context at a time",
+    "gd_to": "Tensor.to, which holds the lock of one context at a time", "gd_module_to": "nn.Module.to",
     **{name: "gd.from_dlpack and Tensor.__dlpack__" for name in (
         "gd_dlpack_export", "gd_dlpack_export_unversioned", "gd_dlpack_import", "gd_dlpack_import_unversioned",
         "gd_dlpack_set_capsules", "gd_dlpack_capsule_destructor")},

@@ -72,7 +72,7 @@ GD_API void gd_language_model_release(gd_language_model *model);
  * GD_ERR_MEMORY. */
 typedef struct gd_language_load_options {
     size_t size GD_DEFAULT(sizeof(gd_language_load_options));
-    /* Matrices that a GGUF file has as Q8_0 stay so in memory: buffers "….values" and "….scales" in
+    /* Matrices that a GGUF file has as Q8_0 or Q4_0 stay so in memory: buffers "….values" and "….scales" in
      * place of "….weight", and the model computes with gd_quantized_linear, whose rounding of
      * activations is part of it. Such a model generates; it is not saved, and its matrices are not
      * trained. Other files are read as ever. */
@@ -123,6 +123,9 @@ typedef struct gd_generator gd_generator;
 /* Owned by the model's context. */
 GD_API gd_generator *gd_generator_create(gd_language_model *model);
 GD_API void gd_generator_release(gd_generator *generator);
+/* Keep keys and values in GD_F16, say, for half the memory: gd_kv_cache_set_dtype (gradus/sequence.h)
+ * of its cache. GD_ERR_STATE: it has been fed already; GD_ERR_DTYPE. */
+GD_API gd_status gd_generator_set_cache_dtype(gd_generator *generator, gd_dtype dtype);
 /* Append `count` tokens. Returns the logits [vocabulary] of the token after them; owned by the
  * generator, valid until the next call. NULL: GD_ERR_SHAPE, the sequence would be longer than the
  * model's max_length; GD_ERR_INVALID: no tokens, or one that is none; GD_ERR_MEMORY. */

@@ -45,6 +45,10 @@ GD_API gd_module *gd_module_create_with(gd_context *context, const gd_module_opt
 /* End a module before its context closes. Optimizers made from it must be released first. NULL is
  * fine. */
 GD_API void gd_module_release(gd_module *m);
+/* m as a module of `context`, perhaps on another device, which owns it: parameters and buffers are
+ * copied, and what is made later is drawn as m would draw it. Optimizers do not come along. With m's
+ * own context it is a second one with the same values. Never recorded by a trace. */
+GD_API gd_module *gd_module_to(gd_context *context, const gd_module *m);
 GD_API gd_context *gd_module_context(const gd_module *m);
 GD_API gd_dtype gd_module_dtype(const gd_module *m); /* of its parameters */
 

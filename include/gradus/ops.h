@@ -400,12 +400,16 @@ GD_API gd_tensor *gd_einsum(const char *equation, int count, gd_tensor *const *o
 GD_API gd_tensor *gd_linear(gd_tensor *x, gd_tensor *weight, gd_tensor *bias);
 /* x [.., in] times weights of 8 bits, which stay so in memory: values i8 [out, in], in blocks of 32
  * along `in`, and scales f16 or f32 [out, in / 32]; weight[j][i] is values[j][i] * scales[j][i / 32],
- * as in GGUF's Q8_0. x is rounded to 8 bits, too: each block of 32 to multiples of a 127th of its
+ * as in GGUF's Q8_0. Or of 4 bits, as in its Q4_0: values u8 [out, in / 2], byte i of the 16 of a block
+ * being 8 more than weight i in its low four bits, and than weight i + 16 in its high ones. x is rounded to 8 bits, too: each block of 32 to multiples of a 127th of its
  * largest magnitude; products of a block are summed exactly, blocks in f32, with the same bits on all
  * devices. A row of x with a NaN or an infinity gives NaN. The result is [.., out], of x's dtype, f32
  * for integers. Gradients are those of the product without rounding; values and scales get none.
  * GD_ERR_SHAPE also where `in` is not a multiple of 32, or above 262144. */
 GD_API gd_tensor *gd_quantized_linear(gd_tensor *x, gd_tensor *values, gd_tensor *scales);
+/* The weights that values and scales of gd_quantized_linear stand for: i8 [.., in] or u8 [.., in / 2],
+ * with f16 or f32 [.., in / 32], to f32 [.., in]. GD_ERR_DTYPE, GD_ERR_SHAPE. */
+GD_API gd_tensor *gd_dequantize(gd_tensor *values, gd_tensor *scales);
 
 /* ---- indexing ---- */
 

@@ -48,9 +48,8 @@ typedef struct gd_kernel_call {
     int n; /* inputs */
     const gd_operand *in;
     gd_operand out;
-    const gd_operand
-        *extra;           /* [n_extra] extra results of a fused group, NULL when there are none */
-    const void *prepared; /* what `prepare` made for this call, or NULL in eager mode */
+    const gd_operand *extra; /* [gd_op_extra_count] extra results, NULL when there are none */
+    const void *prepared;    /* what `prepare` made for this call, or NULL in eager mode */
     const struct gd_kernel_call *next; /* of the calls that run_together is given, else NULL */
 } gd_kernel_call;
 
@@ -126,7 +125,7 @@ struct gd_backend {
     void (*explain)(const gd_kernel_call *call, struct gd_text *text);
     /* Whether a prepared call runs on the host instead, on copies of its operands, which waits. NULL: none. */
     bool (*runs_on_host)(const gd_kernel_call *call);
-    /* A call and those behind it by `next`, all prepared, of `fused`, elementwise ops and cast.
+    /* A call and those behind it by `next`, all prepared, of `fused`, elementwise ops, cast and adam.
      * None reads or writes what another one writes: their work together is divided among the
      * threads. NULL: there is no such kernel. */
     gd_kernel_fn run_together;
@@ -136,6 +135,10 @@ struct gd_backend {
     gd_status (*run_calls)(gd_device *device, const gd_kernel_call *const *calls, size_t count,
                            gd_replay **replay);
     void (*replay_free)(gd_device *device, gd_replay *replay);
+    /* Adds to `text` how run_calls does them, as a sentence about the device without its end. NULL, and
+     * nothing added: there is one way. */
+    void (*explain_calls)(gd_device *device, const gd_kernel_call *const *calls, size_t count,
+                          struct gd_text *text);
 };
 
 /* Whether the device has a kernel for this call. */
@@ -173,7 +176,9 @@ const char *gd_device_names(char text[GD_DEVICE_NAMES]);
  * numbered: inputs first, then one per instruction; the last instruction's value is the result.
  * Values of other instructions may be results too.
  *
- * Elementwise (row_axes 0): all values have one shape, that of the result.
+ * Elementwise (row_axes 0): all values have one shape, that of the result. Such a group may hold the
+ * op `adam`, once: its instruction's value is the first result, and instructions `extra_result` of
+ * that value are the others.
  *
  * With reductions (row_axes > 0): `shape` is cut into rows, its last row_axes axes. A value is
  * whole, an element for each of `shape`, or one number a row (is_row). sum, prod, max and min make
@@ -185,13 +190,16 @@ const char *gd_device_names(char text[GD_DEVICE_NAMES]);
 #define GD_FUSED_MAX_INSTRUCTIONS 64 /* with reductions */
 #define GD_FUSED_MAX_ELEMENTWISE  32 /* without */
 #define GD_FUSED_MAX_EXTRA        6  /* results besides the last instruction's */
+#define GD_FUSED_MAX_OPERANDS     10 /* of an instruction: adam's */
 #define GD_FUSED_MOST_ROW         4096
 typedef struct gd_fused_instruction {
-    int16_t op;      /* gd_op_id of an elementwise op, GD_OP_cast, or of a reduction */
-    int16_t dtype;   /* dtype of the value it makes */
-    int16_t from[3]; /* numbers of its operands */
-    int16_t compute; /* dtype of the operands */
-    int16_t is_row;  /* it makes one number a row */
+    int16_t
+        op; /* gd_op_id of an elementwise op, GD_OP_cast, of a reduction, adam or extra_result */
+    int16_t dtype;                       /* dtype of the value it makes */
+    int16_t from[GD_FUSED_MAX_OPERANDS]; /* numbers of its operands; extra_result: the op's value,
+                                            then which result */
+    int16_t compute;                     /* dtype of the operands */
+    int16_t is_row;                      /* it makes one number a row */
 } gd_fused_instruction;
 typedef struct gd_fused_attr {
     int32_t n_inputs, n_instructions, n_extra;
@@ -204,6 +212,15 @@ typedef struct gd_fused_attr {
                               not with all */
     gd_shape shape, result; /* `result`: that of the last instruction's value */
 } gd_fused_attr;
+
+/* The op adam by itself as a group: instruction i makes its result i. */
+gd_fused_attr gd_fused_adam(void);
+
+/* How many extra results an op has: a fused group, or one whose row says so. */
+static inline int gd_op_extra_count(const gd_op *op, const void *attr)
+{
+    return op->id == GD_OP_fused ? ((const gd_fused_attr *)attr)->n_extra : op->extra;
+}
 
 /* op: a gd_op_id, or as an instruction has it. */
 static inline bool gd_fused_reduces(int64_t op)

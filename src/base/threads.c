@@ -255,6 +255,42 @@ void gd_parallel_for(int threads, int64_t count, int64_t grain, gd_range_fn fn, 
     pthread_mutex_unlock(&pool.caller);
 }
 
+/* ---- items by a counter ---- */
+
+typedef struct uneven {
+    gd_range_fn fn;
+    void *context;
+    int64_t count, few;
+    _Alignas(64) _Atomic int64_t next;
+} uneven;
+
+/* The loop of a thread. */
+static void take_items(void *context, int64_t begin, int64_t end, int thread)
+{
+    uneven *u = context;
+    (void)begin, (void)end;
+    for (int64_t at;
+         (at = atomic_fetch_add_explicit(&u->next, u->few, memory_order_relaxed)) < u->count;)
+        u->fn(u->context, at, at + u->few < u->count ? at + u->few : u->count, thread);
+}
+
+void gd_parallel_uneven(int threads, int64_t count, int64_t grain, gd_range_fn fn, void *context)
+{
+    enum { TURNS = 8 }; /* of a thread: the last one to end is late by a turn at most */
+    int64_t loops = grain > 1 ? count / grain : count;
+    if (loops > threads)
+        loops = threads;
+    if (loops > GD_MAX_THREADS)
+        loops = GD_MAX_THREADS;
+    if (loops <= 1) {
+        gd_parallel_for(1, count, 1, fn, context);
+        return;
+    }
+    const int64_t few = count / (loops * TURNS);
+    uneven u = { .fn = fn, .context = context, .count = count, .few = few > 0 ? few : 1 };
+    gd_parallel_for((int)loops, loops, 1, take_items, &u);
+}
+
 /* The leading number of an environment variable ("4", or OpenMP's list "4,2"); 0 if none. */
 static long leading_number(const char *variable)
 {

@@ -16,6 +16,11 @@ typedef void (*gd_range_fn)(void *context, int64_t begin, int64_t end, int threa
  * pool of threads, and who finds it taken does not wait. */
 void gd_parallel_for(int threads, int64_t count, int64_t grain, gd_range_fn fn, void *context);
 
+/* The same for items whose work differs, or that are long: each thread takes the next few from a
+ * counter whenever it has done those before, so that none waits long for the others. fn is called
+ * again for each few, with the thread's number, one call of a number at a time. */
+void gd_parallel_uneven(int threads, int64_t count, int64_t grain, gd_range_fn fn, void *context);
+
 /* Threads asked for by GRADUS_NUM_THREADS, else OMP_NUM_THREADS, else gd_cpu_count(); at least 1,
  * at most GD_MAX_THREADS. */
 int gd_thread_count_default(void);

@@ -334,9 +334,9 @@ bool cli_find_trained(const char *given, char path[CLI_PATH_BYTES]);
 /* ---- eval_text.c ---- */
 
 /* gradus eval of a language model's file; path: a text, NULL: what the run kept. Returns an exit code. */
-/* tokenizer: --tokenizer, NULL: that in the file. */
-int cli_eval_text(const char *model, const char *path, const char *tokenizer, const char *device,
-                  int64_t threads);
+/* tokenizer: --tokenizer, NULL: that in the file; quantized: as gradus generate has it. */
+int cli_eval_text(const char *model, const char *path, const char *tokenizer, bool quantized,
+                  const char *device, int64_t threads);
 
 /* ---- compiled.c ---- */
 

@@ -15,6 +15,7 @@ typedef struct settings {
     cli_words data;
     const char *device, *tokenizer;
     int64_t threads;
+    bool quantized;
 } settings;
 
 /* ---- classes ---- */
@@ -283,6 +284,9 @@ int cli_eval(int argc, char **argv)
           &s.tokenizer, 0, 0 },
         { "threads", "N", "threads to compute with", CLI_WHOLE, &s.threads, 1, 256 },
         CLI_DEVICE_OPTION(&s.device),
+        { "quantized", NULL,
+          "of a language model: compute with a GGUF file's 8 and 4 bits, as gradus generate",
+          CLI_FLAG, &s.quantized, 0, 0 },
     };
     const cli_command_help help = {
         "gradus eval [MODEL] [DATA] [OPTION]...",
@@ -301,7 +305,11 @@ int cli_eval(int argc, char **argv)
     if (!cli_find_trained(s.model, file))
         return cli_fail();
     if (s.tokenizer || cli_is_language_file(file))
-        return cli_eval_text(file, path, s.tokenizer, s.device, s.threads);
+        return cli_eval_text(file, path, s.tokenizer, s.quantized, s.device, s.threads);
+    if (s.quantized) {
+        fprintf(stderr, "gradus eval: --quantized is of language models, which %s is not\n", file);
+        return CLI_USAGE;
+    }
     const cli_network_options network_options = { .model = file,
                                                   .device = s.device,
                                                   .threads = s.threads };

@@ -128,11 +128,12 @@ static bool open_data(cli_data *d, gd_language_model *model, const char *model_p
     return ok;
 }
 
-int cli_eval_text(const char *model_path, const char *path, const char *tokenizer,
+int cli_eval_text(const char *model_path, const char *path, const char *tokenizer, bool quantized,
                   const char *device, int64_t threads)
 {
     gd_context *gd = cli_open_device(device, threads);
-    gd_language_model *model = gd ? gd_language_model_load(gd, model_path) : NULL;
+    gd_language_model *model =
+        gd ? gd_language_model_load(gd, model_path, .quantized = quantized) : NULL;
     cli_data d = { .context = gd };
     int64_t tokens;
     size_t bytes = 1;

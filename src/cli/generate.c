@@ -9,7 +9,7 @@
 
 typedef struct settings {
     const char *model, *tokenizer, *prompt;
-    const char *device;
+    const char *device, *cache;
     int64_t tokens, top_k, seed, threads;
     double temperature, top_p, repetition_penalty;
     bool quiet, quantized;
@@ -29,6 +29,9 @@ static gd_status print_token(void *user, int32_t token, const char *text, size_t
 static bool generate(const settings *s, gd_language_model *model, const gd_tokenizer *tokenizer)
 {
     gd_generator *generator = gd_generator_create(model);
+    if (generator && strcmp(s->cache, "f16") == 0 &&
+        gd_generator_set_cache_dtype(generator, GD_F16) != GD_OK)
+        return false;
     gd_sampler *sampler =
         gd_sampler_create(.temperature = s->temperature, .top_k = s->top_k, .top_p = s->top_p,
                           .repetition_penalty = s->repetition_penalty, .seed = (uint64_t)s->seed);
@@ -85,6 +88,7 @@ int cli_generate(int argc, char **argv)
                    .top_p = 0.95,
                    .repetition_penalty = 1,
                    .seed = 1,
+                   .cache = "f32",
                    .threads = -1 };
     const cli_option options[] = {
         { "MODEL", NULL,
@@ -110,8 +114,11 @@ int cli_generate(int argc, char **argv)
         { "threads", "N", "threads to compute with (default: the cores there are)", CLI_WHOLE,
           &s.threads, 1, 256 },
         CLI_DEVICE_OPTION(&s.device),
-        { "quantized", NULL, "keep a GGUF file's Q8_0 in 8 bits, and compute with them", CLI_FLAG,
+        { "quantized", NULL,
+          "keep a GGUF file's Q8_0 and Q4_0 in 8 and 4 bits, and compute with them", CLI_FLAG,
           &s.quantized, 0, 0 },
+        { "cache", "DTYPE", "of keys and values: f32, or f16 for half the memory (default: f32)",
+          CLI_TEXT, &s.cache, 0, 0 },
         { "quiet", NULL, "print the text alone", CLI_FLAG, &s.quiet, 0, 0 },
     };
     const cli_command_help help = { "gradus generate MODEL [--tokenizer FILE] [OPTION]...",
@@ -121,6 +128,10 @@ int cli_generate(int argc, char **argv)
         return code;
     char model[CLI_PATH_BYTES];
     gd_tokenizer *tokenizer = NULL;
+    if (strcmp(s.cache, "f32") != 0 && strcmp(s.cache, "f16") != 0) {
+        fprintf(stderr, "gradus generate: --cache takes f32 or f16, not '%s'\n", s.cache);
+        return CLI_USAGE;
+    }
     if (s.model && access(s.model, F_OK) != 0) {
         fprintf(stderr, "gradus generate: %s is not there\n", s.model);
         return CLI_FAILED;

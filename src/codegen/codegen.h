@@ -23,7 +23,7 @@ const char *gd_codegen_storage(gd_dtype dtype);
 /* The functions of ops in use, "op_add_f32": each is defined once. */
 typedef struct gd_codegen_functions {
     gd_text_buffer text;
-    bool is_defined[GD_DTYPE_COUNT][GD_OP_ELEMENTWISE_COUNT];
+    bool is_defined[GD_DTYPE_COUNT][GD_OP_ELEMENTWISE_COUNT], adam_is_defined;
 } gd_codegen_functions;
 
 /* "const float v5 = op_add_f32(v1, v2);": instruction i of a group, into `body`. dtypes: of all the
@@ -70,6 +70,8 @@ typedef enum gd_dialect {
     GD_DIALECT_C,
     GD_DIALECT_OPENCL,
     GD_DIALECT_CUDA,
+    GD_DIALECT_OPENCL_STEPS, /* kernels become functions of one: device/steps.txt */
+    GD_DIALECT_CUDA_STEPS,
     GD_DIALECT_COUNT
 } gd_dialect;
 
@@ -78,6 +80,13 @@ void gd_codegen_begin(gd_dialect dialect, gd_text_buffer *out);
 /* Add to `out` all functions that `used` needs, and no others. GD_ERR_UNSUPPORTED: a name is
  * nowhere. */
 gd_status gd_codegen_link(gd_dialect dialect, const gd_text_buffer *used, gd_text_buffer *out);
+
+/* The same for one of several programs in a text. Functions and types, those of `used` as well, get
+ * names of their own, with _<number> behind, up to gd_codegen_end_part. */
+gd_status gd_codegen_link_part(gd_dialect dialect, const gd_text_buffer *used, int number,
+                               gd_text_buffer *out);
+/* part: what stands in `out` from there on, of gd_codegen_link_part and the program itself. */
+gd_status gd_codegen_end_part(gd_text_buffer *out, size_t part);
 
 /* text.c: all the text there is: a section a line of @ and a letter begins. */
 void gd_codegen_unpack(gd_text_buffer *out);

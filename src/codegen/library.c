@@ -78,15 +78,16 @@ static void add_instance(gd_text_buffer *out, const char *text, size_t length, c
     }
 }
 
-/* The section of what a dialect defines itself. */
-static const char own_section[GD_DIALECT_COUNT] = {
-    [GD_DIALECT_OPENCL] = 'O', [GD_DIALECT_CUDA] = 'C'
-};
+/* The sections of what a dialect defines itself: the first that defines a word counts. */
+static const char own_sections[GD_DIALECT_COUNT][3] = { [GD_DIALECT_OPENCL] = "O",
+                                                        [GD_DIALECT_CUDA] = "C",
+                                                        [GD_DIALECT_OPENCL_STEPS] = "PO",
+                                                        [GD_DIALECT_CUDA_STEPS] = "PC" };
 
 static bool is_own_section(char section)
 {
     for (int i = 0; i < GD_DIALECT_COUNT; i++)
-        if (own_section[i] == section)
+        if (strchr(own_sections[i], section))
             return true;
     return false;
 }
@@ -275,34 +276,100 @@ void gd_codegen_begin(gd_dialect dialect, gd_text_buffer *out)
 {
     /* Compilers of OpenCL C contract x * y + z unless they are told not to, whatever their options
      * say. */
-    if (dialect == GD_DIALECT_OPENCL)
+    if (dialect == GD_DIALECT_OPENCL || dialect == GD_DIALECT_OPENCL_STEPS)
         gd_buffer_add(out, "#pragma OPENCL EXTENSION cl_khr_fp64 : enable\n"
                            "#pragma OPENCL FP_CONTRACT OFF\n\n");
+}
+
+/* The library, with those chunks taken that `used` needs. */
+static gd_status take_needed(library *l, gd_dialect dialect, const gd_text_buffer *used)
+{
+    const char *own = own_sections[dialect];
+    gd_text_buffer template = { 0 };
+    gd_codegen_unpack(&template);
+    for (const char *section = own; *section && !template.failed; section++)
+        add_sections(&l->text, template.text, *section, true);
+    l->own = l->text.length;
+    if (!template.failed)
+        add_sections(&l->text, template.text, 0, *own != 0);
+    gd_status status =
+        l->text.failed || template.failed || used->failed ? GD_ERR_MEMORY : cut_into_chunks(l);
+    if (status == GD_OK)
+        status = check_named(l, used);
+    if (status == GD_OK && used->text)
+        take_named(l, used->text, used->length);
+    gd_free(template.text);
+    return status;
+}
+
+static void free_library(library *l)
+{
+    gd_free(l->text.text);
+    gd_free(l->chunks);
+    gd_free(l->definitions);
+}
+
+static void add_taken(const library *l, gd_text_buffer *out)
+{
+    for (size_t i = 0; i < l->count; i++)
+        if (l->chunks[i].is_taken)
+            gd_buffer_add(out, "%.*s\n", (int)l->chunks[i].length, l->chunks[i].text);
 }
 
 gd_status gd_codegen_link(gd_dialect dialect, const gd_text_buffer *used, gd_text_buffer *out)
 {
     library l = { 0 };
-    gd_text_buffer template = { 0 };
-    gd_codegen_unpack(&template);
-    if (!template.failed && own_section[dialect]) {
-        add_sections(&l.text, template.text, own_section[dialect], true);
-        l.own = l.text.length;
-    }
-    if (!template.failed)
-        add_sections(&l.text, template.text, 0, own_section[dialect] != 0);
-    gd_status status =
-        l.text.failed || template.failed || used->failed ? GD_ERR_MEMORY : cut_into_chunks(&l);
+    const gd_status status = take_needed(&l, dialect, used);
     if (status == GD_OK)
-        status = check_named(&l, used);
-    if (status == GD_OK && used->text)
-        take_named(&l, used->text, used->length);
+        add_taken(&l, out);
+    free_library(&l);
+    return status;
+}
+
+/* ---- several programs in a text ---- */
+
+/* Names that the lines of a text introduce, but for macros, get others. */
+static void rename_defined(const char *text, size_t length, int number, gd_text_buffer *out)
+{
+    for (const char *line = text, *end = text + length; line < end;
+         line += strcspn(line, "\n"), line += line < end) {
+        const char *name;
+        const size_t letters = line[0] == '#' ? 0 : defined_name(line, &name);
+        if (letters)
+            gd_buffer_add(out, "#define %.*s %.*s_%d\n", (int)letters, name, (int)letters, name,
+                          number);
+    }
+}
+
+gd_status gd_codegen_link_part(gd_dialect dialect, const gd_text_buffer *used, int number,
+                               gd_text_buffer *out)
+{
+    library l = { 0 };
+    const gd_status status = take_needed(&l, dialect, used);
     for (size_t i = 0; status == GD_OK && i < l.count; i++)
         if (l.chunks[i].is_taken)
-            gd_buffer_add(out, "%.*s\n", (int)l.chunks[i].length, l.chunks[i].text);
-    gd_free(template.text);
-    gd_free(l.text.text);
-    gd_free(l.chunks);
-    gd_free(l.definitions);
+            rename_defined(l.chunks[i].text, l.chunks[i].length, number, out);
+    if (status == GD_OK) {
+        rename_defined(used->text, used->length, number, out);
+        gd_buffer_add(out, "\n");
+        add_taken(&l, out);
+    }
+    free_library(&l);
     return status;
+}
+
+gd_status gd_codegen_end_part(gd_text_buffer *out, size_t part)
+{
+    gd_text_buffer undone = { 0 };
+    for (const char *line = out->failed ? "" : out->text + part; *line;
+         line += strcspn(line, "\n"), line += *line != '\0') {
+        const char *name;
+        const size_t letters = begins(line, "#define ") ? defined_name(line, &name) : 0;
+        if (letters)
+            gd_buffer_add(&undone, "#undef %.*s\n", (int)letters, name);
+    }
+    gd_buffer_put(out, undone.text, undone.length);
+    const bool failed = undone.failed || out->failed;
+    gd_free(undone.text);
+    return failed ? GD_ERR_MEMORY : GD_OK;
 }

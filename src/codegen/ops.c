@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "ops/attrs.h"
 #include "ops/formulas.h"
 
 static const struct {
@@ -178,14 +179,53 @@ static void add_op(gd_codegen_functions *functions, gd_text_buffer *body,
     gd_buffer_add(body, rounds ? "))" : ")");
 }
 
+/* The loop's body of gd_ew_adam_f32 (backend/cpu/elementwise_f32_isa.c). */
+static void define_adam(gd_codegen_functions *functions)
+{
+    define_op(functions, GD_OP_flush_subnormal, GD_F32);
+    define_op(functions, GD_OP_sqrt, GD_F32);
+    if (!functions->adam_is_defined)
+        gd_buffer_add(
+            &functions->text,
+            "static inline float op_adam_f32(float p, float g, float m, float v, float "
+            "step_size,\n"
+            "                                float epsilon, float rest1, float beta2, "
+            "float rest2,\n"
+            "                                float decay, float *next)\n{\n"
+            "    const float first = op_flush_subnormal_f32(m + (g - m) * rest1);\n"
+            "    const float second = op_flush_subnormal_f32(v * beta2 + g * rest2 * g);\n"
+            "    next[0] = second;\n"
+            "    next[1] = p * decay - first * step_size / (op_sqrt_f32(second) + "
+            "epsilon);\n"
+            "    return first;\n}\n\n");
+    functions->adam_is_defined = true;
+}
+
+/* Its further results are next<value>[0] and [1]. */
+static void add_adam(gd_text_buffer *body, const gd_fused_instruction *in, int value)
+{
+    gd_buffer_add(body, "            float next%d[2];\n            const float v%d = op_adam_f32(",
+                  value, value);
+    for (int k = 0; k < GD_ADAM_OPERANDS; k++)
+        gd_buffer_add(body, "v%d, ", in->from[k]);
+    gd_buffer_add(body, "next%d);\n", value);
+}
+
 void gd_codegen_instruction(gd_codegen_functions *functions, gd_text_buffer *body,
                             const gd_fused_attr *group, int i, const gd_dtype *dtypes)
 {
     const gd_fused_instruction *in = &group->instruction[i];
+    if (in->op == GD_OP_adam) {
+        define_adam(functions);
+        add_adam(body, in, group->n_inputs + i);
+        return;
+    }
     gd_buffer_add(body, "            const %s v%d = ", gd_codegen_storage((gd_dtype)in->dtype),
                   group->n_inputs + i);
     if (in->op == GD_OP_cast)
         add_cast(body, dtypes[in->from[0]], (gd_dtype)in->dtype, in->from[0]);
+    else if (in->op == GD_OP_extra_result)
+        gd_buffer_add(body, "next%d[%d]", in->from[0], in->from[1]);
     else
         add_op(functions, body, in, dtypes);
     gd_buffer_add(body, ";\n");

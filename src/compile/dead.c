@@ -12,11 +12,15 @@ gd_status gd_pass_dead(gd_ir *ir, gd_arena *scratch, int *changes)
         live[ir->outputs[i]] = true;
     for (size_t i = ir->count; i-- > 0;) {
         gd_ir_value *v = &ir->values[i];
-        if (v->kind != GD_IR_OP)
+        if (v->kind != GD_IR_OP || gd_ir_is_extra(v))
             continue;
+        const int extra = gd_ir_extra_count(v); /* which live and die with the op */
+        for (int e = 1; e <= extra; e++)
+            live[i] |= live[i + (size_t)e];
         if (!live[i] && !gd_ir_is_effect(v)) {
-            v->kind = GD_IR_DEAD;
-            ++*changes;
+            for (int e = 0; e <= extra; e++)
+                ir->values[i + (size_t)e].kind = GD_IR_DEAD;
+            *changes += 1 + extra;
             continue;
         }
         for (int k = 0; k < v->n; k++)

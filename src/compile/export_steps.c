@@ -9,7 +9,9 @@
 
 /* ---- elementwise ---- */
 
-static void export_group(gd_export *e, const gd_step *step, const gd_fused_attr *group)
+/* made[r]: the instruction that makes result r. */
+static void export_group(gd_export *e, const gd_step *step, const gd_fused_attr *group,
+                         const int *made)
 {
     const gd_ir *ir = &e->plan->ir;
     const gd_ir_value *v = &ir->values[step->value];
@@ -39,13 +41,9 @@ static void export_group(gd_export *e, const gd_step *step, const gd_fused_attr 
     for (int i = 0; i < group->n_instructions; i++)
         gd_codegen_instruction(&e->functions, &e->body, group, i, dtypes);
     for (int r = 0; r <= group->n_extra; r++) {
-        int made =
-            r ? group
-                    ->extra[((const gd_extra_result_attr *)ir->values[step->value + r].attr)->index]
-              : group->n_instructions - 1;
         gd_buffer_add(&e->body, "            r%d[", r);
         gd_export_index(e, &l, v->n, "i");
-        gd_buffer_add(&e->body, "] = v%d;\n", v->n + made);
+        gd_buffer_add(&e->body, "] = v%d;\n", v->n + made[r]);
     }
     gd_buffer_add(&e->body, "        }\n");
 }
@@ -58,7 +56,19 @@ static gd_status export_fused(gd_export *e, const gd_step *step)
             return gd_error_last();
     if (group->row_axes > 0)
         return gd_export_rows(e, step);
-    export_group(e, step, group);
+    int made[1 + GD_FUSED_MAX_EXTRA] = { group->n_instructions - 1 };
+    for (int r = 1; r <= group->n_extra; r++) {
+        const gd_ir_value *extra = &e->plan->ir.values[step->value + r];
+        made[r] = group->extra[((const gd_extra_result_attr *)extra->attr)->index];
+    }
+    export_group(e, step, group, made);
+    return GD_OK;
+}
+
+static gd_status export_adam(gd_export *e, const gd_step *step)
+{
+    const gd_fused_attr group = gd_fused_adam();
+    export_group(e, step, &group, (const int[]){ 0, 1, 2 });
     return GD_OK;
 }
 
@@ -68,7 +78,7 @@ static gd_status export_row(gd_export *e, const gd_step *step)
     const gd_ir_value *v = &e->plan->ir.values[step->value];
     const gd_dtype computes = e->plan->ir.values[v->in[v->n - 1]].layout.dtype;
     const gd_fused_attr group = gd_codegen_group_of_one(v->op, v->n, computes, v->layout.dtype);
-    export_group(e, step, &group);
+    export_group(e, step, &group, &(const int){ 0 });
     return GD_OK;
 }
 
@@ -145,9 +155,10 @@ static gd_status export_quantized(gd_export *e, const gd_step *step)
     if (e->plan->ir.values[v->in[2]].layout.dtype != GD_F32)
         return gd_export_refuse(step, e, "scales of f16");
     gd_export_pointers(e, step);
-    gd_buffer_add(&e->body, "        quantized_linear(%lld, %lld, %lld, x0, x1, x2, r0);\n",
+    gd_buffer_add(&e->body, "        quantized_linear(%lld, %lld, %lld, %d, x0, x1, x2, r0);\n",
                   (long long)(gd_layout_count(&v->layout) / (w->shape[0] ? w->shape[0] : 1)),
-                  (long long)w->shape[0], (long long)(w->shape[1] / 32));
+                  (long long)w->shape[0], (long long)e->plan->ir.values[v->in[2]].layout.shape[1],
+                  w->dtype == GD_U8);
     return GD_OK;
 }
 
@@ -213,6 +224,7 @@ static gd_status export_loss(gd_export *e, const gd_step *step)
 
 static const gd_export_writer writers[GD_OP_COUNT] = {
     [GD_OP_fused] = export_fused,
+    [GD_OP_adam] = export_adam,
     [GD_OP_cast] = export_row,
     [GD_OP_copy] = export_copy,
     [GD_OP_assign] = export_copy,

@@ -333,6 +333,8 @@ static void describe(const fusion *f, const bool *kept, gd_fused_attr *attr)
         instruction->compute = (int16_t)ir->values[v->in[v->n - 1]].layout.dtype;
         for (int k = 0; k < v->n; k++)
             instruction->from[k] = number_of(f, v, v->in[k]);
+        if (gd_ir_is_extra(v))
+            instruction->from[1] = (int16_t)((const gd_extra_result_attr *)v->attr)->index;
         /* What is the same all along a row, and no result, is computed once a row. */
         instruction->is_row =
             g->rows.axes > 0 && (gd_rows_form(&g->rows, &v->layout) != GD_FORM_WHOLE ||
@@ -439,19 +441,30 @@ static gd_status make_group(fusion *f, int *changes, bool *fits)
     return GD_OK;
 }
 
+/* The op of several results whose last one is value i: it may be in a group that ends with that; -1:
+ * none. */
+static int32_t op_of_results(const gd_ir *ir, int32_t i)
+{
+    const gd_ir_value *v = &ir->values[i];
+    const int32_t op =
+        gd_ir_is_extra(v) ? v->in[0] : i; /* that of a group made before is behind i */
+    return op < i && op + ir->values[op].op->extra == i ? op : -1;
+}
+
 /* The group that ends in op i. */
 static gd_status group_at(fusion *f, int32_t i, bool with_rows, int *changes, bool *fits)
 {
     const gd_ir_value *v = &f->ir->values[i];
-    f->with_rows = with_rows;
+    const int32_t several = op_of_results(f->ir, i);
+    f->with_rows = with_rows && several < 0;
     f->g.n_members = 0;
     f->g.rows = (gd_rows){ &v->layout, 0 };
     f->g.last = i;
     *fits = true;
-    if (!can_fuse(v) && !take_rows(f, v))
+    if (several < 0 && !can_fuse(v) && !take_rows(f, v))
         return GD_OK;
-    f->g.members[0] = i;
-    f->g.n_members = 1;
+    for (int32_t member = several < 0 ? i : several; member <= i; member++)
+        f->g.members[f->g.n_members++] = member;
     if (!collect_inputs(f))
         return GD_OK;
     while (absorb(f) || join(f))

@@ -108,6 +108,8 @@ bool gd_group_close(const gd_group_draft *draft, const gd_device_limits *limits,
 bool gd_group_reads_behind(const gd_ir_value *group, const gd_ir_value *made, int k)
 {
     const gd_fused_attr *a = group->attr;
+    if (group->op->id != GD_OP_fused) /* all results at once, place by place */
+        return false;
     for (int i = a->extra[((const gd_extra_result_attr *)made->attr)->index] + 1;
          i < a->n_instructions; i++)
         for (int o = 0; o < gd_op_row((gd_op_id)a->instruction[i].op)->arity; o++)

@@ -3,7 +3,8 @@
  * the passes sink, fuse, schedule and multi_tensor alone.
  *
  * A value is one result of one op. A fused group with several results is the op itself, whose value
- * is the last instruction's, directly followed by an `extra_result` for each other one. */
+ * is the last instruction's, directly followed by an `extra_result` for each other one; and so is an
+ * op whose row has extra results (adam). */
 #ifndef GD_COMPILE_IR_H
 #define GD_COMPILE_IR_H
 
@@ -120,14 +121,14 @@ static inline bool gd_ir_is_view(const gd_ir_value *v)
 {
     return v->kind == GD_IR_OP && (v->op->flags & GD_OP_VIEW);
 }
-/* An extra result of a fused group: it follows its group, and has memory of its own. */
+/* An extra result: it follows its group or op, and has memory of its own. */
 static inline bool gd_ir_is_extra(const gd_ir_value *v)
 {
     return v->kind == GD_IR_OP && v->op->id == GD_OP_extra_result;
 }
 static inline int32_t gd_ir_extra_count(const gd_ir_value *v)
 {
-    return v->op->id == GD_OP_fused ? ((const gd_fused_attr *)v->attr)->n_extra : 0;
+    return gd_op_extra_count(v->op, v->attr);
 }
 /* The number of the storage outside the plan that a value lies in, or -1. */
 static inline int32_t gd_ir_memory(const gd_ir *ir, int32_t value)
@@ -164,7 +165,8 @@ static inline void gd_ir_layouts(const gd_ir *ir, const gd_ir_value *v,
 static inline bool gd_ir_may_overwrite(const gd_ir_value *op, const gd_ir_value *v, int k)
 {
     if (op->op->id != GD_OP_fused)
-        return op->op->flags & GD_OP_ELEMENTWISE || (op->op->flags & GD_OP_IN_PLACE && k == 0);
+        return op->op->flags & GD_OP_ELEMENTWISE || op->op->extra > 0 ||
+               (op->op->flags & GD_OP_IN_PLACE && k == 0);
     const gd_fused_attr *group = op->attr;
     bool may = group->row_axes == 0 || v->layout.rank == group->shape.rank;
     for (int axis = 0; may && group->row_axes > 0 && axis < v->layout.rank; axis++)

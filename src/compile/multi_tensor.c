@@ -66,8 +66,8 @@ static bool depends(const walk *w, int32_t i)
 static bool is_update(const gd_ir *ir, int32_t i)
 {
     const gd_ir_value *v = &ir->values[i];
-    bool is =
-        (v->op->flags & GD_OP_ELEMENTWISE) || v->op->id == GD_OP_fused || v->op->id == GD_OP_cast;
+    bool is = (v->op->flags & GD_OP_ELEMENTWISE) || v->op->id == GD_OP_fused ||
+              v->op->id == GD_OP_cast || v->op->extra > 0;
     for (int32_t r = i; is && r <= i + gd_ir_extra_count(v); r++)
         is = ir->values[r].external;
     const size_t bytes = gd_layout_bytes(&v->layout);

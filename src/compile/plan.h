@@ -47,9 +47,24 @@ typedef struct gd_plan {
     gd_tensor **results; /* [ir.output_count] over the block; those that others reference keep
                             their contents when the plan runs again, and are replaced here */
     gd_pass_report report;
+    bool is_small; /* it runs on one thread */
     int nodes_traced;
     double compile_seconds;
 } gd_plan;
+
+/* Between the two the device has as many threads as the plan takes. `before` is what the first
+ * returns. */
+static inline int gd_plan_take_threads(const gd_plan *plan)
+{
+    const int before = plan->ir.context->device->threads;
+    if (plan->is_small)
+        plan->ir.context->device->threads = 1;
+    return before;
+}
+static inline void gd_plan_give_threads(const gd_plan *plan, int before)
+{
+    plan->ir.context->device->threads = before;
+}
 
 /* Takes over `ir` (also on failure). NULL on failure. */
 gd_plan *gd_plan_make(gd_ir *ir, struct gd_call_gradient *gradient);

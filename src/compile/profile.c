@@ -43,7 +43,9 @@ gd_status gd_plan_profile(gd_plan *plan, gd_tensor *const *inputs, int runs,
 {
     gd_kernel_profile *all = gd_alloc_zero(plan->n_kernels + 1, sizeof *all);
     double *start = gd_alloc_zero(plan->n_kernels + 1, sizeof *start);
+    const int threads = gd_plan_take_threads(plan);
     gd_status status = all && start ? run_timed(plan, inputs, runs, all, start) : GD_ERR_MEMORY;
+    gd_plan_give_threads(plan, threads);
     const gd_step *kernel = plan->steps;
     for (size_t i = 0; status == GD_OK && i < plan->n_kernels && i < capacity; i++) {
         gd_plan_describe(plan, kernel, &all[i]);

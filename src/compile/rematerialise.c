@@ -87,6 +87,8 @@ static bool find_recipe(const gd_ir *ir, int32_t i, recipe *r)
     if (!gd_ir_is_temporary(v) || v->op->recompute == GD_RECOMPUTE_NEVER)
         return false;
     const gd_ir_value *group = gd_ir_is_extra(v) ? &ir->values[v->in[0]] : v;
+    if (group->op->extra > 0)
+        return false;
     if (group->op->id == GD_OP_fused && ((const gd_fused_attr *)group->attr)->n_extra > 0) {
         const gd_fused_attr *a = group->attr;
         return gd_layout_same_shape(&group->layout, &v->layout) &&

@@ -125,11 +125,23 @@ static void add_explanation(gd_text *text, const gd_step *kernel)
     gd_text_add(text, "\n");
 }
 
+/* How the device runs all of them. */
+static void explain_calls(const gd_plan *plan, gd_text *text)
+{
+    gd_device *device = plan->ir.context->device;
+    if (!device->backend->explain_calls || plan->n_steps == 0)
+        return;
+    gd_text_add(text, "%s ", device->name);
+    device->backend->explain_calls(device, plan->calls, plan->n_steps, text);
+    gd_text_add(text, "\n");
+}
+
 void gd_plan_add_text(const gd_plan *plan, bool explained, gd_text *text)
 {
     double all_bytes = 0, all_flops = 0;
     const gd_step *kernel = plan->steps;
     size_t on_host = 0;
+    const int threads = gd_plan_take_threads(plan);
     for (size_t i = 0; i < plan->n_kernels; i++, kernel += kernel->together) {
         double bytes, ops;
         count_kernel(plan, kernel, &bytes, &ops);
@@ -140,6 +152,9 @@ void gd_plan_add_text(const gd_plan *plan, bool explained, gd_text *text)
         all_flops += ops;
         on_host += runs_on_host(kernel);
     }
+    gd_plan_give_threads(plan, threads);
+    if (explained && plan->is_small && threads > 1)
+        gd_text_add(text, "all on one thread: little work in many kernels\n");
     if (on_host)
         gd_text_add(text, "%zu of the kernels %s on the host, for which %s has none\n", on_host,
                     on_host == 1 ? "runs" : "run", plan->steps->call.device->name);
@@ -151,6 +166,7 @@ void gd_plan_add_text(const gd_plan *plan, bool explained, gd_text *text)
                     ? (double)plan->memory.bytes / (double)plan->memory.live_bytes
                     : 1.0,
                 plan->memory.constant_bytes);
+    explain_calls(plan, text);
     gd_text_add(text, "passes on %d traced ops:", plan->nodes_traced);
     for (int i = 0; i < GD_PASS_COUNT; i++) {
         if (plan->report.changes[i] < 0)

@@ -63,7 +63,7 @@ static const char *place_fault(const gd_ir *ir, size_t i)
         return NULL;
     const gd_ir_value *group = &ir->values[v->in[0]];
     const int32_t behind = (int32_t)i - v->in[0];
-    if (group->op->id != GD_OP_fused || behind > ((const gd_fused_attr *)group->attr)->n_extra)
+    if (group->kind != GD_IR_OP || behind > gd_ir_extra_count(group))
         return "an extra result does not follow its group";
     return NULL;
 }

@@ -255,7 +255,8 @@ gd_tensor *gd_apply(gd_context *context, gd_op_id id, int n, gd_tensor *const *i
     gd_layout layout;
     if (infer_result(op, n, layouts, attr, &layout) != GD_OK)
         return NULL;
-    if (!(op->flags & GD_OP_VIEW) && !is_taken(context, op, n, layouts, attr, &layout)) {
+    const bool has_no_kernel = op->flags & GD_OP_VIEW || id == GD_OP_extra_result;
+    if (!has_no_kernel && !is_taken(context, op, n, layouts, attr, &layout)) {
         if (op->decompose)
             return decompose(context, op, n, inputs, attr);
         return gd_fail_null(GD_ERR_UNSUPPORTED, "gd_%s: device %s has no kernel for it", op->name,

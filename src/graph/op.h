@@ -67,6 +67,8 @@ struct gd_op {
                             elements are only moved or converted, or infer sees to it. What other
                             dtypes are computed in: graph/dtypes.h */
     uint64_t alike;      /* bit i: operand i must have the dtype of operand 0 */
+    int extra;        /* results besides the first, elementwise as that one: in a trace each is an
+                  extra_result of the op, and they follow it. The op is for traces alone */
     size_t attr_size; /* bytes of the attribute struct (ops/attrs.h), 0 for none. Zero its padding:
                          attributes are compared as bytes */
 

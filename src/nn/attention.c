@@ -47,6 +47,8 @@ typedef struct cache_entry {
 struct gd_kv_cache {
     gd_context *context;
     int64_t capacity;
+    bool converts; /* to `dtype`; else entries have that of what comes */
+    gd_dtype dtype;
     cache_entry *entries;
     size_t count, room;
 };
@@ -95,6 +97,20 @@ int64_t gd_kv_cache_length(const gd_kv_cache *cache)
     return cache && cache->count > 0 ? cache->entries[0].length : 0;
 }
 
+gd_status gd_kv_cache_set_dtype(gd_kv_cache *cache, gd_dtype dtype)
+{
+    if (!cache)
+        return GD_OK;
+    if (cache->count > 0)
+        return gd_fail(GD_ERR_STATE, "gd_kv_cache_set_dtype: the cache has had tokens already");
+    if (!gd_dtype_is_float(dtype))
+        return gd_fail(GD_ERR_DTYPE, "gd_kv_cache_set_dtype: %s; a dtype of floats is needed",
+                       gd_dtype_name(dtype));
+    cache->dtype = dtype;
+    cache->converts = true;
+    return GD_OK;
+}
+
 gd_status gd_kv_cache_truncate(gd_kv_cache *cache, int64_t length)
 {
     if (!cache)
@@ -128,9 +144,11 @@ static cache_entry *entry_add(gd_kv_cache *cache, const char *name, gd_tensor *k
         return NULL;
     gd_shape of_k = gd_tensor_shape(k), of_v = gd_tensor_shape(v);
     of_k.dim[2] = of_v.dim[2] = cache->capacity;
+    const gd_dtype k_dtype = cache->converts ? cache->dtype : gd_tensor_dtype(k);
+    const gd_dtype v_dtype = cache->converts ? cache->dtype : gd_tensor_dtype(v);
     cache_entry entry = { .name = gd_strdup(name),
-                          .k = gd_retain(gd_zeros(cache->context, of_k, gd_tensor_dtype(k))),
-                          .v = gd_retain(gd_zeros(cache->context, of_v, gd_tensor_dtype(v))) };
+                          .k = gd_retain(gd_zeros(cache->context, of_k, k_dtype)),
+                          .v = gd_retain(gd_zeros(cache->context, of_v, v_dtype)) };
     if (!entry.name || !entry.k || !entry.v) {
         gd_release(entry.k);
         gd_release(entry.v);
@@ -141,7 +159,8 @@ static cache_entry *entry_add(gd_kv_cache *cache, const char *name, gd_tensor *k
     return &cache->entries[cache->count++];
 }
 
-/* Write x behind the first `length` tokens of `all`, a view of which, with x, is the result. */
+/* Write x behind the first `length` tokens of `all`, a view of which, with x, is the result; as x's
+ * dtype, if `all` has another. */
 static gd_tensor *append(gd_tensor *all, gd_tensor *x, int64_t length)
 {
     int64_t end = length + gd_tensor_shape(x).dim[2];
@@ -154,9 +173,12 @@ static gd_tensor *append(gd_tensor *all, gd_tensor *x, int64_t length)
                             "or beyond its capacity",
                             (long long)length, gd_nn_shape_text(has, a), gd_nn_shape_text(more, b));
     }
-    if (!gd_assign(gd_slice(all, 2, length, end, 1), x))
+    const gd_dtype dtype = gd_tensor_dtype(all), given = gd_tensor_dtype(x);
+    gd_tensor *kept = dtype == given ? x : gd_cast(x, dtype);
+    if (!gd_assign(gd_slice(all, 2, length, end, 1), kept))
         return NULL;
-    return gd_slice(all, 2, 0, end, 1);
+    gd_tensor *result = gd_slice(all, 2, 0, end, 1);
+    return dtype == given ? result : gd_cast(result, given);
 }
 
 gd_status gd_kv_cache_append(gd_kv_cache *cache, const char *name, gd_tensor **k, gd_tensor **v)

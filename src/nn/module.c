@@ -396,6 +396,51 @@ gd_status gd_module_put(gd_module *m, const char *path, gd_tensor *t, bool param
     return gd_module_entry_add(m, path, t, parameter, true);
 }
 
+/* ---- to another context ---- */
+
+/* An entry of another module, copied. */
+static bool add_copy(gd_module *to, const gd_module_entry *entry)
+{
+    gd_tensor *t = entry->tensor;
+    gd_tensor *copy = gd_tensor_context(t) == to->context ? gd_copy(t) : gd_to(to->context, t);
+    if (!copy || !gd_set_name(copy, gd_tensor_name(t)) ||
+        !gd_set_requires_grad(copy, gd_requires_grad(t)) ||
+        gd_module_entry_add(to, entry->path, copy, entry->parameter, entry->claimed) != GD_OK)
+        return false;
+    to->entries[to->entry_count - 1].turn = entry->turn;
+    return true;
+}
+
+/* What a new module has of m. */
+static bool fill(gd_module *to, const gd_module *m)
+{
+    bool ok = !m->loaded_from || (to->loaded_from = gd_strdup(m->loaded_from));
+    to->random = m->random;
+    to->training = m->training;
+    if (!ok || !begin_creation(to))
+        return false;
+    (void)gd_no_grad_begin(to->context);
+    for (size_t i = 0; ok && i < m->entry_count; i++)
+        ok = add_copy(to, &m->entries[i]);
+    (void)gd_no_grad_end(to->context);
+    end_creation(to);
+    to->turns = m->turns;
+    return ok;
+}
+
+gd_module *gd_module_to(gd_context *context, const gd_module *m)
+{
+    if (!context || !m)
+        return gd_fail_null(GD_ERR_INVALID, "gd_module_to: the %s is NULL",
+                            context ? "module" : "context");
+    gd_module *to = gd_module_create(context, .dtype = m->dtype);
+    if (to && !fill(to, m)) {
+        gd_module_release(to);
+        return NULL;
+    }
+    return to;
+}
+
 /* ---- layers ---- */
 
 gd_module_layer *gd_module_layer_find(gd_module *m, const char *name)

@@ -308,10 +308,10 @@ static gd_module_layer *token_table(gd_module *m, const char *name, const gd_tra
     return table(m, name, "token", "embedding", c->vocabulary, c->width);
 }
 
-/* Whether the table, or a layer, is in blocks of 8 bits. */
+/* Whether the table, or a layer, is in blocks of 8 or 4 bits. */
 static bool is_in_blocks(const gd_module_layer *layer)
 {
-    return gd_tensor_dtype(layer->parameter[0]) == GD_I8;
+    return !gd_dtype_is_float(gd_tensor_dtype(layer->parameter[0]));
 }
 
 static gd_tensor *token_rows(gd_module_layer *rows, gd_tensor *tokens)

@@ -88,10 +88,10 @@ typedef struct gd_linear_attr {
                      inputs) */
 
 typedef struct gd_extra_result_attr {
-    int32_t index; /* which of the group's extra results */
+    int32_t index; /* which of the extra results of the group, or of an op that has several */
     int32_t dtype;
     gd_shape shape;
-} gd_extra_result_attr; /* extra_result: input the group */
+} gd_extra_result_attr; /* extra_result: input the group or op */
 
 typedef struct gd_checkpoint_attr {
     gd_tensor *(*body)(void *user, int count, gd_tensor *const *in);
@@ -191,6 +191,25 @@ static inline int64_t gd_recurrent_kept(int32_t cell)
 {
     return cell == 2 ? 6 : cell == 3 ? 5 : 1;
 }
+
+/* adam: its operands, whose formula stands in ops/adam.h; those from GD_ADAM_NUMBERS on are 0-d. Its
+ * results: the op's own and, behind it, extra results. */
+enum {
+    GD_ADAM_P,
+    GD_ADAM_G,
+    GD_ADAM_M,
+    GD_ADAM_V,
+    GD_ADAM_NUMBERS,
+    GD_ADAM_STEP_SIZE = GD_ADAM_NUMBERS,
+    GD_ADAM_EPSILON,
+    GD_ADAM_REST1,
+    GD_ADAM_BETA2,
+    GD_ADAM_REST2,
+    GD_ADAM_DECAY,
+    GD_ADAM_OPERANDS
+};
+enum { GD_ADAM_NEXT_M, GD_ADAM_NEXT_V, GD_ADAM_NEXT_P, GD_ADAM_RESULTS };
+#define GD_ADAM_FLOPS 14.0 /* of an element: its elementwise ops, decay left out */
 
 /* Convolution and pooling see up to three spatial axes; with fewer, they are the last of the three,
  * and those before them have size 1, stride 1 and no padding. */

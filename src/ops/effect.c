@@ -92,20 +92,53 @@ static void format_fused(const void *attr, char *text, size_t size)
         bool is_result =
             k < a->n_extra && a->extra[k] == i; /* marked, as it does not end the group */
         k += is_result;
+        if (a->instruction[i].op == GD_OP_extra_result)
+            continue;
         gd_text_add(&t, "%s%s%s", i ? " " : "", gd_op_row((gd_op_id)a->instruction[i].op)->name,
                     is_result ? "*" : "");
     }
 }
 
-/* One for each instruction and element; for each row where it makes a number of the row, and is no
+gd_fused_attr gd_fused_adam(void)
+{
+    gd_fused_attr group;
+    memset(&group, 0, sizeof group);
+    group.n_inputs = GD_ADAM_OPERANDS;
+    group.n_instructions = GD_ADAM_RESULTS;
+    group.n_extra = GD_ADAM_RESULTS - 1;
+    for (int i = 0; i < GD_ADAM_RESULTS; i++) {
+        gd_fused_instruction *instruction = &group.instruction[i];
+        instruction->op = i ? GD_OP_extra_result : GD_OP_adam;
+        instruction->dtype = instruction->compute = GD_F32;
+        for (int k = 0; k < GD_ADAM_OPERANDS && i == 0; k++)
+            instruction->from[k] = (int16_t)k;
+        if (i > 0) {
+            instruction->from[0] = GD_ADAM_OPERANDS;
+            instruction->from[1] = (int16_t)(i - 1);
+            group.extra[i - 1] = (int16_t)i;
+        }
+    }
+    return group;
+}
+
+static double flops_of_instruction(const gd_fused_instruction *instruction)
+{
+    return instruction->op == GD_OP_adam           ? GD_ADAM_FLOPS
+           : instruction->op == GD_OP_extra_result ? 0
+                                                   : 1;
+}
+
+/* One for each elementwise op and element; for each row where it makes a number of the row, and is no
  * reduction. */
 static double flops_fused(int n, const gd_layout *const *in, const gd_layout *out, const void *attr)
 {
     (void)n, (void)in;
     const gd_fused_attr *a = attr;
-    if (a->row_axes == 0)
-        return (double)a->n_instructions * (double)gd_layout_count(out);
     double rows = 1, length = 1, flops = 0;
+    for (int i = 0; i < a->n_instructions && a->row_axes == 0; i++)
+        flops += flops_of_instruction(&a->instruction[i]) * (double)gd_layout_count(out);
+    if (a->row_axes == 0)
+        return flops;
     for (int axis = 0; axis < a->shape.rank; axis++)
         *(axis < gd_fused_outer_axes(a) ? &rows : &length) *= (double)a->shape.dim[axis];
     for (int i = 0; i < a->n_instructions; i++) {

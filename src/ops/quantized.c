@@ -2,8 +2,9 @@
  * gd_quantized_linear().
  *
  * A row of weights is cut into blocks of 32: 32 int8, and a scale by which they are multiplied; so
- * GGUF's Q8_0 has them. A row x of activations is cut alike and rounded, each block to a scale of its
- * own:
+ * GGUF's Q8_0 has them. Values of u8 hold two weights each, so GGUF's Q4_0: byte i of a block's 16 has
+ * weight i in its low four bits and weight i + 16 in its high ones, plus 8. A row x of activations is
+ * cut alike and rounded, each block to a scale of its own:
  *
  *     a = max |x| in the block;  s = a / 127;  q = x * (127 / a), rounded to nearest, ties to even
  *
@@ -27,6 +28,12 @@ static bool is_scale(gd_dtype dtype)
     return dtype == GD_F32 || dtype == GD_F16;
 }
 
+/* By how many weights a value holds. */
+static const char *const shapes_of[] = {
+    [1] = "[.., in], i8 [out, in] and [out, in / 32] expected",
+    [2] = "[.., in], u8 [out, in / 2] and [out, in / 32] expected",
+};
+
 static gd_status fail_shapes(const gd_layout *const *in, const char *why)
 {
     char x[GD_SHAPE_TEXT], values[GD_SHAPE_TEXT], scales[GD_SHAPE_TEXT];
@@ -40,19 +47,21 @@ static gd_status infer_quantized_linear(int n, const gd_layout *const *in, const
 {
     (void)n, (void)attr;
     const gd_layout *x = in[0], *values = in[1], *scales = in[2];
-    if (values->dtype != GD_I8 || !is_scale(scales->dtype))
-        return gd_fail(GD_ERR_DTYPE,
-                       "gd_quantized_linear: the values are %s and the scales %s; i8, and f16 or "
-                       "f32, expected",
-                       gd_dtype_name(values->dtype), gd_dtype_name(scales->dtype));
+    if ((values->dtype != GD_I8 && values->dtype != GD_U8) || !is_scale(scales->dtype))
+        return gd_fail(
+            GD_ERR_DTYPE,
+            "gd_quantized_linear: the values are %s and the scales %s; i8 or u8, and f16 "
+            "or f32, expected",
+            gd_dtype_name(values->dtype), gd_dtype_name(scales->dtype));
+    const int per_value = values->dtype == GD_U8 ? 2 : 1;
     if (x->rank < 1 || values->rank != 2 || scales->rank != 2)
-        return fail_shapes(in, "[.., in], [out, in] and [out, in / 32] expected");
+        return fail_shapes(in, shapes_of[per_value]);
     const int64_t inner = x->shape[x->rank - 1];
     if (inner % BLOCK != 0 || inner > MOST_INNER)
         return fail_shapes(in, "rows must be multiples of 32, and at most 262144");
-    if (values->shape[1] != inner || scales->shape[1] != inner / BLOCK ||
+    if (values->shape[1] * per_value != inner || scales->shape[1] != inner / BLOCK ||
         scales->shape[0] != values->shape[0])
-        return fail_shapes(in, "sizes differ; [.., in], [out, in] and [out, in / 32] expected");
+        return fail_shapes(in, shapes_of[per_value]);
     for (int i = 0; i < 3; i++)
         if (!gd_layout_is_contiguous(in[i]))
             return fail_shapes(in, "they must be contiguous");
@@ -61,13 +70,56 @@ static gd_status infer_quantized_linear(int n, const gd_layout *const *in, const
     return gd_layout_init(out, shape, GD_F32, "gd_quantized_linear");
 }
 
-/* The weights as f32 [out, in]. */
-static gd_tensor *dequantized(gd_tensor *values, gd_tensor *scales)
+/* Both weights of each byte of [.., 16]: f32 [.., 32]. */
+static gd_tensor *both_halves(gd_tensor *bytes)
 {
-    const int64_t rows = values->layout.shape[0], blocks = scales->layout.shape[1];
-    gd_tensor *numbers = gd_reshape(gd_cast(values, GD_F32), GD_SHAPE(rows, blocks, BLOCK));
-    gd_tensor *scaled = gd_mul(numbers, gd_unsqueeze(gd_as_dtype(scales, GD_F32), 2));
-    return gd_reshape(scaled, GD_SHAPE(rows, blocks * BLOCK));
+    gd_tensor *high = gd_floor(gd_mul_scalar(bytes, 1.0 / 16));
+    gd_tensor *both[2] = { gd_sub(bytes, gd_mul_scalar(high, 16)), high };
+    return gd_add_scalar(gd_concat(2, both, -1), -8);
+}
+
+static gd_tensor *numbers_of(gd_tensor *values, gd_tensor *scales)
+{
+    const int per_value = values->layout.dtype == GD_U8 ? 2 : 1, last = values->layout.rank - 1;
+    gd_shape shape = gd_layout_shape(&values->layout), blocks = shape;
+    shape.dim[last] *= per_value;
+    blocks.dim[last] = shape.dim[last] / BLOCK;
+    blocks.dim[blocks.rank++] = BLOCK / per_value;
+    gd_tensor *numbers = gd_reshape(gd_cast(values, GD_F32), blocks);
+    if (per_value == 2)
+        numbers = both_halves(numbers);
+    gd_tensor *by = gd_unsqueeze(gd_as_dtype(scales, GD_F32), last + 1);
+    return gd_reshape(gd_mul(numbers, by), shape);
+}
+
+/* Scales are as many as blocks, and an axis more fits. */
+static bool are_blocks(const gd_layout *values, const gd_layout *scales)
+{
+    const int last = values->rank - 1;
+    bool same = last >= 0 && scales->rank == values->rank && values->rank < GD_MAX_RANK;
+    for (int i = 0; same && i < last; i++)
+        same = values->shape[i] == scales->shape[i];
+    const int64_t bytes = values->dtype == GD_U8 ? BLOCK / 2 : BLOCK;
+    return same && values->shape[last] == scales->shape[last] * bytes;
+}
+
+gd_tensor *gd_dequantize(gd_tensor *values, gd_tensor *scales)
+{
+    if (!gd_usable(values, "gd_dequantize") || !gd_usable(scales, "gd_dequantize"))
+        return NULL;
+    const gd_layout *v = &values->layout, *s = &scales->layout;
+    if ((v->dtype != GD_I8 && v->dtype != GD_U8) || !is_scale(s->dtype))
+        return gd_fail_null(GD_ERR_DTYPE,
+                            "gd_dequantize: the values are %s and the scales %s; i8 or u8, and f16 "
+                            "or f32, expected",
+                            gd_dtype_name(v->dtype), gd_dtype_name(s->dtype));
+    char values_text[GD_SHAPE_TEXT], scales_text[GD_SHAPE_TEXT];
+    if (!are_blocks(v, s))
+        return gd_fail_null(GD_ERR_SHAPE,
+                            "gd_dequantize: values %s with scales %s; i8 [.., in] or u8 [.., in / "
+                            "2], and [.., in / 32] expected",
+                            gd_layout_text(v, values_text), gd_layout_text(s, scales_text));
+    return GD_AS("gd_dequantize", numbers_of(values, scales));
 }
 
 /* The gradient by x is that of the product without rounding of x; weights have none. */
@@ -76,8 +128,8 @@ static bool vjp_quantized_linear(gd_tensor *r, gd_tensor *g, gd_tensor **d)
     if (!gd_wants_grad(r->inputs[0]))
         return true;
     if (g->layout.rank > 1)
-        return gd_put(&d[0], gd_product(g, dequantized(r->inputs[1], r->inputs[2])));
-    gd_tensor *row = gd_product(gd_unsqueeze(g, 0), dequantized(r->inputs[1], r->inputs[2]));
+        return gd_put(&d[0], gd_product(g, numbers_of(r->inputs[1], r->inputs[2])));
+    gd_tensor *row = gd_product(gd_unsqueeze(g, 0), numbers_of(r->inputs[1], r->inputs[2]));
     return gd_put(&d[0], gd_squeeze(row, 0));
 }
 

@@ -310,8 +310,10 @@ static bool prepare(gd_optimizer *o)
         return false;
     for (size_t i = 0; i < o->group_count; i++) {
         gd_group *g = &o->groups[i];
-        g->scalars =
-            (gd_step_scalars){ .lr = g->lr_tensor, .count = count, .product = o->product_tensor };
+        g->scalars = (gd_step_scalars){ .lr = g->lr_tensor,
+                                        .count = count,
+                                        .product = o->product_tensor,
+                                        .may_be_passed_over = o->is_finite != NULL };
         if (o->rule->prepare && !o->rule->prepare(&g->hyper, &g->scalars))
             return false;
     }

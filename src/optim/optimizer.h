@@ -35,7 +35,8 @@ typedef struct gd_step_scalars {
     gd_tensor *gradient_factor;
     gd_tensor *decay_factor; /* 1 - lr * weight_decay, where decay is decoupled; else NULL */
 
-    gd_tensor *rectified; /* bool: radam's choice */
+    gd_tensor *rectified;    /* bool: radam's choice */
+    bool may_be_passed_over; /* new values are taken only where gradients are finite */
 } gd_step_scalars;
 
 #define GD_RULE_MAX_STATES 3

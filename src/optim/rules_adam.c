@@ -2,6 +2,7 @@
  * the running mean and the running square of the gradients; amsgrad adds the largest v so far.
  * Formulas and order of operations are torch.optim's, lamb's those of its paper. */
 #include "optim/rules.h"
+#include "ops/adam.h"
 
 static int adam_states(const gd_hyper *hyper)
 {
@@ -40,9 +41,44 @@ static void move_moments(const gd_hyper *hyper, gd_update *u, gd_tensor *g)
     u->next[1] = gd_running_square(u->state[1], g, hyper->beta2);
 }
 
+static gd_tensor *number_for(const gd_step_scalars *s, double value)
+{
+    return gd_scalar(gd_tensor_context(s->lr), value, gd_tensor_dtype(s->lr));
+}
+
+/* Where a step may be passed over, its ops and those that choose are one group. */
+static bool is_one_op(const gd_hyper *hyper, const gd_step_scalars *s, const gd_update *u,
+                      const gd_tensor *g)
+{
+    const gd_dtype dtype = gd_tensor_dtype(s->lr);
+    return !hyper->amsgrad && !s->may_be_passed_over && gd_tensor_dtype(u->p) == dtype &&
+           gd_tensor_dtype(g) == dtype;
+}
+
 static void adam_update(const gd_hyper *hyper, const gd_step_scalars *s, gd_update *u)
 {
-    move_moments(hyper, u, gd_decayed_gradient(hyper, u));
+    gd_tensor *g = gd_decayed_gradient(hyper, u);
+    if (is_one_op(hyper, s, u, g)) {
+        gd_tensor *const in[GD_ADAM_OPERANDS] = {
+            [GD_ADAM_P] = u->p,
+            [GD_ADAM_G] = g,
+            [GD_ADAM_M] = u->state[0],
+            [GD_ADAM_V] = u->state[1],
+            [GD_ADAM_STEP_SIZE] = s->step_size,
+            [GD_ADAM_EPSILON] = s->scaled_epsilon,
+            [GD_ADAM_REST1] = number_for(s, 1.0 - hyper->beta1),
+            [GD_ADAM_BETA2] = number_for(s, hyper->beta2),
+            [GD_ADAM_REST2] = number_for(s, 1.0 - hyper->beta2),
+            [GD_ADAM_DECAY] = s->decay_factor,
+        };
+        gd_tensor *next[GD_ADAM_RESULTS] = { NULL };
+        (void)gd_adam_step(in, next); /* what failed is NULL, and assigned nowhere */
+        u->next_p = next[GD_ADAM_NEXT_P];
+        u->next[0] = next[GD_ADAM_NEXT_M];
+        u->next[1] = next[GD_ADAM_NEXT_V];
+        return;
+    }
+    move_moments(hyper, u, g);
     gd_tensor *v = u->next[1];
     if (hyper->amsgrad)
         v = u->next[2] = gd_maximum(u->state[2], v);

@@ -60,6 +60,11 @@ gd_generator *gd_generator_create(gd_language_model *model)
     return g;
 }
 
+gd_status gd_generator_set_cache_dtype(gd_generator *g, gd_dtype dtype)
+{
+    return g ? gd_kv_cache_set_dtype(g->cache, dtype) : GD_OK;
+}
+
 int64_t gd_generator_length(const gd_generator *g)
 {
     return g ? gd_kv_cache_length(g->cache) : 0;

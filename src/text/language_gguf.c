@@ -22,7 +22,7 @@ typedef struct reading {
     const gd_gguf *file;
     gd_language_model *model;
     const char *arch;
-    bool quantized; /* Q8_0 stays so */
+    bool quantized; /* Q8_0 and Q4_0 stay so */
     int64_t used;   /* tensors that have been read */
 } reading;
 
@@ -244,29 +244,37 @@ static gd_status find_entries(const reading *r, const parameter *p, const char *
 
 /* ---- matrices that stay in blocks ---- */
 
-enum { BLOCK = 32, BLOCK_BYTES = 34 }; /* of Q8_0: a scale of f16, little-endian, then 32 i8 */
+/* Q8_0 and Q4_0: a scale of f16, little-endian, then 32 i8, or 16 bytes of two numbers each. */
+enum { BLOCK = 32 };
 
-/* Whether a parameter can: a matrix, all of whose tensors are Q8_0. Positions are added, not multiplied. */
+static size_t value_bytes(const gd_gguf_entry *e)
+{
+    return e->format->size - sizeof(uint16_t);
+}
+
+/* Whether a parameter can: a matrix, all of whose tensors are Q8_0, or Q4_0. Positions are added, not multiplied. */
 static bool stays_in_blocks(const reading *r, const parameter *p, gd_shape shape,
                             const gd_gguf_entry *const entries[3])
 {
     bool all = r->quantized && shape.rank == 2 && strcmp(p->name, "position.weight") != 0;
     for (int i = 0; all && i < 3 && entries[i]; i++)
-        all = entries[i]->type == GD_GGUF_Q8_0;
+        all = entries[i]->type == entries[0]->type &&
+              (entries[i]->type == GD_GGUF_Q8_0 || entries[i]->type == GD_GGUF_Q4_0);
     return all;
 }
 
 /* A tensor's blocks, taken apart. */
-static gd_status read_blocks(const gd_gguf *g, const gd_gguf_entry *e, int8_t *values,
+static gd_status read_blocks(const gd_gguf *g, const gd_gguf_entry *e, unsigned char *values,
                              uint16_t *scales)
 {
     const size_t count = (size_t)(e->shape.dim[0] * e->shape.dim[1]), blocks = count / BLOCK;
-    unsigned char *raw = gd_alloc(blocks * BLOCK_BYTES);
+    const size_t bytes = value_bytes(e);
+    unsigned char *raw = gd_alloc(blocks * e->format->size);
     gd_status status = raw ? gd_gguf_read_blocks(g, e, 0, count, raw) : GD_ERR_MEMORY;
     for (size_t b = 0; status == GD_OK && b < blocks; b++) {
-        const unsigned char *block = raw + b * BLOCK_BYTES;
+        const unsigned char *block = raw + b * e->format->size;
         scales[b] = (uint16_t)(block[0] | block[1] << 8);
-        memcpy(values + b * BLOCK, block + 2, BLOCK);
+        memcpy(values + b * bytes, block + 2, bytes);
     }
     gd_free(raw);
     return status;
@@ -288,19 +296,21 @@ static gd_status read_in_blocks(reading *r, const char *path, const gd_gguf_entr
     int64_t out = 0;
     for (int i = 0; i < 3 && entries[i]; i++)
         out += entries[i]->shape.dim[0];
-    const size_t count = (size_t)(out * in), blocks = count / BLOCK;
-    gd_tensor *to = make_buffer(r, path, "values", GD_SHAPE(out, in), GD_I8);
+    const size_t blocks = (size_t)(out * in) / BLOCK, bytes = value_bytes(entries[0]);
+    const bool four_bits = entries[0]->type == GD_GGUF_Q4_0;
+    gd_tensor *to = make_buffer(r, path, "values", GD_SHAPE(out, four_bits ? in / 2 : in),
+                                four_bits ? GD_U8 : GD_I8);
     gd_tensor *by = make_buffer(r, path, "scales", GD_SHAPE(out, in / BLOCK), GD_F16);
-    int8_t *values = to && by ? gd_alloc(count) : NULL;
+    unsigned char *values = to && by ? gd_alloc(blocks * bytes) : NULL;
     uint16_t *scales = values ? gd_alloc(blocks * sizeof *scales) : NULL;
     gd_status status = scales ? GD_OK : gd_error_last();
     size_t at = 0;
     for (int i = 0; status == GD_OK && i < 3 && entries[i]; i++, r->used++) {
-        status = read_blocks(r->file, entries[i], values + at, scales + at / BLOCK);
-        at += (size_t)(entries[i]->shape.dim[0] * in);
+        status = read_blocks(r->file, entries[i], values + at * bytes, scales + at);
+        at += (size_t)(entries[i]->shape.dim[0] * in) / BLOCK;
     }
     if (status == GD_OK)
-        status = gd_tensor_write(to, values, count);
+        status = gd_tensor_write(to, values, blocks * bytes);
     if (status == GD_OK)
         status = gd_tensor_write(by, scales, blocks * sizeof *scales);
     gd_free(scales);

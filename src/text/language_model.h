@@ -10,7 +10,7 @@ struct gd_language_model {
     gd_language_options options;  /* defaults filled in */
     gd_transformer_config config; /* the same, as layers want it */
     gd_module *module;
-    bool is_quantized; /* matrices are in blocks of 8 bits */
+    bool is_quantized; /* matrices are in blocks of 8 or 4 bits */
 };
 
 /* GD_ERR_UNSUPPORTED: what a model with matrices in blocks is not made for. */

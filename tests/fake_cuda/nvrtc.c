@@ -89,11 +89,13 @@ int nvrtcDestroyProgram(program **p)
 
 /* ---- compiling ---- */
 
-/* FAKE_KERNEL(name) for each line KERNEL(name)(… */
+/* FAKE_KERNEL(name) for each line KERNEL(name)(…, or for the line ENTRY(name)(…, of which the others are
+ * functions. */
 static void name_kernels(FILE *out, const char *text)
 {
-    for (const char *c = text; (c = strstr(c, "\nKERNEL(")); c++) {
-        const char *name = c + strlen("\nKERNEL(");
+    const char *begin = strstr(text, "\nENTRY(") ? "\nENTRY(" : "\nKERNEL(";
+    for (const char *c = text; (c = strstr(c, begin)); c++) {
+        const char *name = c + strlen(begin);
         fprintf(out, "\nFAKE_KERNEL(%.*s)", (int)strcspn(name, ",)"), name);
     }
     fprintf(out, "\nextern \"C\" const int fake_has_barriers;\nconst int fake_has_barriers = %d;\n",

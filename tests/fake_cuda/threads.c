@@ -62,7 +62,7 @@ static void go(place *from, const place *to)
 /* At the function's first instruction the stack is as a call leaves it. */
 static void prepare(place *p, char *stack, void (*entry)(void))
 {
-    void **top = (void **)(stack + STACK) - 2;
+    void **top = (void **)(stack + STACK) - 1;
     *top-- = NULL; /* where entry would return to */
     *top = *(void **)&entry;
     *p = top - 6;

@@ -248,32 +248,48 @@ static gd_tensor *sums_of_nothing(gd_context *gd, gd_dtype dtype)
     return gd_add(gd_sum(nothing, GD_AXES(1), false), gd_prod(nothing, GD_AXES(1), false));
 }
 
+static const struct {
+    const char *what;
+    builder build;
+} unusual[] = { { "rows joined", rows_joined },
+                { "columns joined", columns_joined },
+                { "order", order },
+                { "falling order", falling_order },
+                { "largest", largest },
+                { "sums of nothing", sums_of_nothing } };
+enum { UNUSUAL = sizeof unusual / sizeof *unusual, UNUSUAL_DTYPES = 3 };
+static const gd_dtype unusual_dtypes[UNUSUAL_DTYPES] = { GD_F32, GD_BF16, GD_I64 };
+
+void device_many_and_long(gd_context *gd)
+{
+    for (int c = 0; c < UNUSUAL; c++)
+        for (int d = 0; d < UNUSUAL_DTYPES; d++) {
+            gd_scope_begin(gd);
+            assert_non_null(unusual[c].build(gd, unusual_dtypes[d]));
+            gd_scope_end(gd);
+        }
+}
+
+static void compare_unusual(gd_context *const contexts[2], int c, gd_dtype dtype)
+{
+    reading readings[2];
+    const gd_gpu *gpu = (const gd_gpu *)contexts[1]->device;
+    const uint64_t on_host = gpu->ran_on_host;
+    for (int k = 0; k < 2; k++) {
+        gd_scope_begin(contexts[k]);
+        readings[k] = reading_take(unusual[c].build(contexts[k], dtype), unusual[c].what);
+        gd_scope_end(contexts[k]);
+    }
+    assert_true(readings[0].count > 0);
+    assert_same_bits(&readings[0], &readings[1], unusual[c].what);
+    assert_int_equal(gpu->ran_on_host, on_host);
+    reading_free(&readings[0]);
+    reading_free(&readings[1]);
+}
+
 void device_many_and_long_give_the_cpus_bits(gd_context *const contexts[2])
 {
-    static const struct {
-        const char *what;
-        builder build;
-    } cases[] = { { "rows joined", rows_joined },
-                  { "columns joined", columns_joined },
-                  { "order", order },
-                  { "falling order", falling_order },
-                  { "largest", largest },
-                  { "sums of nothing", sums_of_nothing } };
-    static const gd_dtype dtypes[] = { GD_F32, GD_BF16, GD_I64 };
-    const gd_gpu *gpu = (const gd_gpu *)contexts[1]->device;
-    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++)
-        for (int d = 0; d < 3; d++) {
-            reading readings[2];
-            const uint64_t on_host = gpu->ran_on_host;
-            for (int k = 0; k < 2; k++) {
-                gd_scope_begin(contexts[k]);
-                readings[k] = reading_take(cases[c].build(contexts[k], dtypes[d]), cases[c].what);
-                gd_scope_end(contexts[k]);
-            }
-            assert_true(readings[0].count > 0);
-            assert_same_bits(&readings[0], &readings[1], cases[c].what);
-            assert_int_equal(gpu->ran_on_host, on_host);
-            reading_free(&readings[0]);
-            reading_free(&readings[1]);
-        }
+    for (int c = 0; c < UNUSUAL; c++)
+        for (int d = 0; d < UNUSUAL_DTYPES; d++)
+            compare_unusual(contexts, c, unusual_dtypes[d]);
 }

@@ -229,7 +229,7 @@ static gd_status guard_synchronize(gd_device *device)
 
 static int extra_of(const gd_kernel_call *call)
 {
-    return call->extra ? ((const gd_fused_attr *)call->attr)->n_extra : 0;
+    return call->extra ? gd_op_extra_count(call->op, call->attr) : 0;
 }
 
 static size_t rounded(size_t bytes)

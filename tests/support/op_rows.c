@@ -6,6 +6,7 @@
 
 #include "graph/apply.h"
 #include "graph/node.h"
+#include "ops/adam.h"
 #include "ops/attrs.h"
 
 #include <string.h>
@@ -524,6 +525,30 @@ static gd_tensor *assigned(gd_context *context, gd_tensor *x)
 }
 OP(assign, 1, E, RESULT_SAME, 0, x ? assigned(context, x) : gd_assign(x, x), VALUES(-20, 20))
 
+/* ---- updates ---- */
+
+static const op_case adam_cases[] = { { .shape = { SHAPE(5, 7), SHAPE(5, 7), SHAPE(5, 7) } },
+                                      { .shape = { SHAPE(0, 3), SHAPE(0, 3), SHAPE(0, 3) } },
+                                      { .shape = { SHAPE(1031), SHAPE(1031), SHAPE(1031) } },
+                                      { .shape = { NUMBER, NUMBER, NUMBER } } };
+
+/* All results of a step of parameter x, gradient y, first moment z and second moment z^2. */
+static gd_tensor *adam_results(gd_tensor *x, gd_tensor *y, gd_tensor *z)
+{
+    gd_tensor *in[GD_ADAM_OPERANDS] = { x, y, z, gd_square(z) }, *out[GD_ADAM_RESULTS];
+    static const double number[] = { 0.02, 1e-6, 0.1, 0.999, 0.001, 0.99 };
+    for (int k = GD_ADAM_NUMBERS; x && k < GD_ADAM_OPERANDS; k++)
+        in[k] = gd_scalar(gd_tensor_context(x), number[k - GD_ADAM_NUMBERS], gd_tensor_dtype(x));
+    if (!gd_adam_step(in, out))
+        return NULL;
+    gd_tensor *one[GD_ADAM_RESULTS];
+    for (int r = 0; r < GD_ADAM_RESULTS; r++)
+        one[r] = gd_reshape(out[r], GD_SHAPE(gd_tensor_count(x)));
+    return gd_concat(GD_ADAM_RESULTS, one, 0);
+}
+OP_SAFE(adam, 3, E | OP_FLOATS_ONLY, RESULT_SAME, 0, adam_results(x, y, z), VALUES(-2, 2),
+        VALUES(-2, 2), VALUES(0.5, 2))
+
 /* ---- what the compiler makes of several ops (test_op_modes.c sees to it that it does) ---- */
 
 #define linear_cases affine_cases
@@ -674,6 +699,7 @@ const op_large op_large_cases[] = {
     { "matmul", { .shape = { SHAPE(701, 513), SHAPE(513) } } },
     { "quantized_linear", { .shape = { SHAPE(7, 1056), SHAPE(131, 1056), SHAPE(131, 33) } } },
     { "quantized_linear", { .shape = { SHAPE(301, 544), SHAPE(37, 544), SHAPE(37, 17) } } },
+    { "quantized_linear", { .shape = { SHAPE(7, 1056), SHAPE(131, 528), SHAPE(131, 33) } } },
     { "affine", { .shape = { SHAPE(251, 317), SHAPE(317, 193), SHAPE(193) } } },
     { "convolution", { { SHAPE(3, 12, 29, 37), SHAPE(20, 12, 3, 3), SHAPE(20) }, { 2, 1, 1 } } },
     { "convolution",

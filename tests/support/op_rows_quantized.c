@@ -10,6 +10,10 @@ static const op_case quantized_linear_cases[] = {
     { .shape = { SHAPE(0, 32), SHAPE(3, 32), SHAPE(3, 1) } },
     { .shape = { SHAPE(3, 32), SHAPE(0, 32), SHAPE(0, 1) } },
     { .shape = { SHAPE(3, 0), SHAPE(5, 0), SHAPE(5, 0) } },
+    /* of 4 bits */
+    { .shape = { SHAPE(5, 64), SHAPE(7, 32), SHAPE(7, 2) } },
+    { .shape = { SHAPE(2, 3, 288), SHAPE(19, 144), SHAPE(19, 9) } },
+    { .shape = { SHAPE(288), SHAPE(3, 144), SHAPE(3, 9) } },
 };
 static const op_refusal quantized_linear_refusals[] = {
     { GD_ERR_SHAPE, { NUMBER, SHAPE(3, 32), SHAPE(3, 1) }, { GD_F32, GD_I64, GD_F32 }, { 0 } },
@@ -31,7 +35,15 @@ static const op_refusal quantized_linear_refusals[] = {
       { 0 } },
     { GD_ERR_SHAPE, { SHAPE(2, 32), SHAPE(32), SHAPE(1) }, { GD_F32, GD_I64, GD_F32 }, { 0 } },
 };
-/* The weights are any i8. */
-OP(quantized_linear, 3, E | OP_FLOATS_ONLY, RESULT_SAME, 0,
-   gd_quantized_linear(x, gd_cast(y, GD_I8), gd_cast(z, GD_F32)), VALUES(-4, 4),
-   { -128, 128, OPERAND_INDEX }, VALUES(0.001, 0.02))
+/* Weights are any i8, or any u8 where there are half as many as x has numbers in a row. */
+static gd_tensor *product_in_blocks(gd_tensor *x, gd_tensor *y, gd_tensor *z)
+{
+    const gd_shape rows = gd_tensor_shape(x), weights = gd_tensor_shape(y);
+    const bool four_bits = rows.rank > 0 && weights.rank > 0 && weights.dim[weights.rank - 1] > 0 &&
+                           2 * weights.dim[weights.rank - 1] == rows.dim[rows.rank - 1];
+    gd_tensor *values = four_bits ? gd_cast(gd_add_scalar(y, 128), GD_U8) : gd_cast(y, GD_I8);
+    return gd_quantized_linear(x, values, gd_cast(z, GD_F32));
+}
+
+OP(quantized_linear, 3, E | OP_FLOATS_ONLY, RESULT_SAME, 0, product_in_blocks(x, y, z),
+   VALUES(-4, 4), { -128, 128, OPERAND_INDEX }, VALUES(0.001, 0.02))

@@ -416,7 +416,7 @@ static gd_status run_watched(const gd_kernel_call *call)
         if (watch_list[i].device == call->device)
             kernel = watch_list[i].original[call->op->id];
     bool in_place = (call->op->flags & GD_OP_EFFECT) != 0;
-    int more = call->op->id == GD_OP_fused ? ((const gd_fused_attr *)call->attr)->n_extra : 0;
+    int more = call->extra ? gd_op_extra_count(call->op, call->attr) : 0;
     for (int i = 0; i < call->n; i++) {
         in_place = in_place || call->in[i].data == call->out.data;
         for (int r = 0; r < more; r++)

@@ -14,13 +14,18 @@ static int64_t NAME(find)(const void *x, int64_t n, const void *value)
     TYPE wanted = *(const TYPE *)value;
     int64_t i = 0;
     if (!IS_NAN(wanted)) {
-        /* Whole stretches without it first: a loop that does not stop early is vectorised. */
+        /* Stretch by stretch: a loop that does not stop early is vectorised. */
         for (; i + 64 <= n; i += 64) {
-            int found = 0;
+            int found = 0, first = 64;
             for (int j = 0; j < 64; j++)
                 found |= element[i + j] == wanted;
-            if (found)
-                break;
+            if (!found)
+                continue;
+            for (int j = 0; j < 64; j++) {
+                const int at = element[i + j] == wanted ? j : 64;
+                first = at < first ? at : first;
+            }
+            return i + first;
         }
         while (i < n && element[i] != wanted)
             i++;

@@ -638,9 +638,9 @@ gd_status gd_attention_run(const gd_kernel_call *call, const gd_attention_loops 
     job j = job_of(call, loops, 3);
     int threads = call->device->threads;
     if (call->out.layout->dtype == GD_F64)
-        gd_parallel_for(threads, j.entries * j.tq, grain(&j, 1), range_forward_f64, &j);
-    else
-        gd_parallel_for(threads, j.entries * j.blocks, grain(&j, j.block), range_forward, &j);
+        gd_parallel_uneven(threads, j.entries * j.tq, grain(&j, 1), range_forward_f64, &j);
+    else /* a causal mask leaves less of the first blocks than of the last */
+        gd_parallel_uneven(threads, j.entries * j.blocks, grain(&j, j.block), range_forward, &j);
     return GD_OK;
 }
 
@@ -655,8 +655,8 @@ gd_status gd_attention_grad_run(const gd_kernel_call *call, const gd_attention_l
         memset(call->out.data, 0, (size_t)gd_layout_count(call->out.layout) * size);
     if (j.entries == 0)
         return GD_OK;
-    gd_parallel_for(call->device->threads, j.entries / j.heads * j.groups,
-                    grain(&j, j.tq * j.heads / j.groups),
-                    is_f64 ? range_backward_f64 : range_backward, &j);
+    gd_parallel_uneven(call->device->threads, j.entries / j.heads * j.groups,
+                       grain(&j, j.tq * j.heads / j.groups),
+                       is_f64 ? range_backward_f64 : range_backward, &j);
     return GD_OK;
 }

@@ -225,7 +225,8 @@ static size_t cpu_prepare_bytes(const gd_kernel_call *call)
     if (gd_cpu_is_product(call))
         return gd_cpu_product_prepare_bytes();
     bool elementwise = (call->op->flags & GD_OP_ELEMENTWISE) || call->op->id == GD_OP_cast ||
-                       call->op->id == GD_OP_copy || call->op->id == GD_OP_fused;
+                       call->op->id == GD_OP_copy || call->op->id == GD_OP_fused ||
+                       call->op->id == GD_OP_adam;
     return elementwise ? gd_ew_prepare_bytes() : 0;
 }
 

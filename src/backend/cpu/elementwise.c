@@ -127,7 +127,7 @@ static bool run_in_line(const gd_kernel_call *call, const gd_ew_table *table, gd
     return true;
 }
 
-static gd_status run_program(const gd_kernel_call *call)
+gd_status gd_ew_kernel_program(const gd_kernel_call *call)
 {
     if (call->prepared) {
         gd_ew_run(call->prepared, call);
@@ -149,7 +149,7 @@ gd_status gd_ew_kernel_row(const gd_kernel_call *call)
         if (loop && run_in_line(call, table, loop))
             return GD_OK;
     }
-    return run_program(call);
+    return gd_ew_kernel_program(call);
 }
 
 gd_status gd_ew_kernel_cast(const gd_kernel_call *call)
@@ -160,15 +160,5 @@ gd_status gd_ew_kernel_cast(const gd_kernel_call *call)
         if (loop && run_in_line(call, table, loop))
             return GD_OK;
     }
-    return run_program(call);
-}
-
-gd_status gd_ew_kernel_copy(const gd_kernel_call *call)
-{
-    return run_program(call);
-}
-
-gd_status gd_ew_kernel_fused(const gd_kernel_call *call)
-{
-    return run_program(call);
+    return gd_ew_kernel_program(call);
 }

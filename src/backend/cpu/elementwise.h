@@ -28,8 +28,8 @@ typedef void (*gd_ew_block_copy)(const void *x, int64_t row_stride, int64_t col_
  * was stored is visible to other threads after gd_ew_stream was called with 0 bytes. */
 typedef void (*gd_ew_stream)(void *to, const void *from, size_t bytes);
 
-/* Adam's update of n numbers: from[] holds p, g, m, v and, one each, the numbers of gd_ew_adam;
- * to[] is where p, m and v go, which may be where they are. */
+/* The step of Adam (ops/adam.h) for n elements. from: its operands; of those from GD_ADAM_NUMBERS on
+ * one number each. to: where p', m' and v' go, which may be where p, m and v are. */
 typedef void (*gd_ew_adam_loop)(const float *const *from, float *const *to, int64_t n);
 
 struct gd_reducer; /* backend/cpu/reduce.h */
@@ -125,7 +125,6 @@ gd_status gd_ew_run_together(const gd_kernel_call *call);
 /* The kernels. Each takes a program from call->prepared, or does without. */
 gd_status gd_ew_kernel_row(const gd_kernel_call *call);
 gd_status gd_ew_kernel_cast(const gd_kernel_call *call);
-gd_status gd_ew_kernel_copy(const gd_kernel_call *call);
-gd_status gd_ew_kernel_fused(const gd_kernel_call *call);
+gd_status gd_ew_kernel_program(const gd_kernel_call *call); /* copy, fused, adam */
 
 #endif

@@ -59,7 +59,7 @@ void gd_ew_find_chains(gd_ew_program *p)
     p->part = is_adam ? 1 : GD_EW_CHAIN_BLOCK;
     for (int s = 0; s < p->n_sources; s++) {
         bool varies = false;
-        for (int k = 0; k < GD_EW_ADAM_NUMBERS && is_adam; k++)
+        for (int k = 0; k < GD_ADAM_NUMBERS && is_adam; k++)
             varies |= p->adam[k] == s; /* read element by element all the same */
         for (int axis = 0; axis < p->rank; axis++)
             varies |= p->source[s].stride[axis] != 0;

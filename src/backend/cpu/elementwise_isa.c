@@ -84,6 +84,7 @@ void GD_ISA_NAME(gd_cpu_register_elementwise)(gd_kernel_fn *kernel)
     for (int op = 0; op < GD_OP_ELEMENTWISE_COUNT; op++)
         kernel[op] = gd_ew_kernel_row;
     kernel[GD_OP_cast] = gd_ew_kernel_cast;
-    kernel[GD_OP_copy] = gd_ew_kernel_copy;
-    kernel[GD_OP_fused] = gd_ew_kernel_fused;
+    kernel[GD_OP_copy] = gd_ew_kernel_program;
+    kernel[GD_OP_fused] = gd_ew_kernel_program;
+    kernel[GD_OP_adam] = gd_ew_kernel_program;
 }

@@ -279,6 +279,12 @@ typedef struct callee {
     uint8_t chain; /* gd_ew_step.chain */
 } callee;
 
+/* Adam, or one of its further results, which its own step makes. */
+static bool is_of_adam(const gd_fused_instruction *instruction)
+{
+    return instruction->op == GD_OP_adam || instruction->op == GD_OP_extra_result;
+}
+
 static callee find_callee(const gd_ew_table *table, const gd_fused_instruction *instruction)
 {
     gd_dtype compute = (gd_dtype)instruction->compute;
@@ -390,8 +396,10 @@ static bool ends_stage(const translation *t, int i, const callee *call)
 static int first_without_loop(const gd_ew_table *table, const gd_fused_attr *attr)
 {
     for (int i = 0; i < attr->n_instructions; i++) {
-        callee call = find_callee(table, &attr->instruction[i]);
-        if (!call.loop && !call.reducer)
+        const gd_fused_instruction *instruction = &attr->instruction[i];
+        callee call = find_callee(table, instruction);
+        const bool is_adam = is_of_adam(instruction) && instruction->compute == GD_F32;
+        if (!call.loop && !call.reducer && !is_adam)
             return i;
     }
     return -1;
@@ -403,7 +411,8 @@ static void find_last_uses(translation *t)
     const gd_fused_attr *attr = t->attr;
     for (int i = 0; i < attr->n_instructions; i++) {
         callee call = find_callee(t->program->table, &attr->instruction[i]);
-        for (int k = 0; k < call.arity; k++) {
+        const int operands = attr->instruction[i].op == GD_OP_adam ? GD_ADAM_OPERANDS : call.arity;
+        for (int k = 0; k < operands; k++) {
             int value = attr->instruction[i].from[k];
             assert(value >= 0 && value < attr->n_inputs + i);
             t->uses_end[value] = (int16_t)(i + 1);
@@ -412,20 +421,43 @@ static void find_last_uses(translation *t)
     }
 }
 
-/* Adam's update as one step, where its last instruction stands. */
-static void translate_adam(translation *t, const gd_ew_adam *adam)
+/* The instruction that is result r of the op adam, instruction i; -1: nobody reads it. */
+static int result_of_adam(const gd_fused_attr *attr, int i, int r)
 {
-    gd_ew_program *p = t->program;
-    for (int k = 0; k < GD_EW_ADAM_LEAVES; k++)
-        p->adam[k] =
-            adam->leaf[k] < 0 ? GD_EW_NO_SLOT : (uint8_t)value_as(t, adam->leaf[k], GD_F32);
-    for (int k = 0; k < GD_EW_ADAM_RESULTS; k++)
-        p->adam[GD_EW_ADAM_LEAVES + k] = (uint8_t)t->result_slot[adam->result[k]];
-    const int g = p->adam[GD_EW_ADAM_G], from[3] = { g, g, g };
-    add_step(t, GD_EW_ADAM, from, p->adam[GD_EW_ADAM_LEAVES]);
+    if (r == 0)
+        return i;
+    for (int e = i + 1; e < attr->n_instructions; e++) {
+        const gd_fused_instruction *extra = &attr->instruction[e];
+        if (extra->op == GD_OP_extra_result && extra->from[0] == attr->n_inputs + i &&
+            extra->from[1] == r - 1)
+            return e;
+    }
+    return -1;
 }
 
-static gd_status translate(gd_ew_program *p, const gd_fused_attr *attr, const gd_kernel_call *call)
+/* Adam as one step, which makes all its results. */
+static void translate_adam(translation *t, int i)
+{
+    gd_ew_program *p = t->program;
+    const gd_fused_instruction *instruction = &t->attr->instruction[i];
+    for (int k = 0; k < GD_ADAM_OPERANDS; k++)
+        p->adam[k] = (uint8_t)value_as(t, instruction->from[k], GD_F32);
+    for (int r = 0; r < GD_ADAM_RESULTS; r++) {
+        const int made = result_of_adam(t->attr, i, r);
+        const int result = made < 0 ? 0 : t->result_slot[made];
+        const int slot = result ? result : take_register(t, GD_F32, GD_EW_TILE);
+        p->adam[GD_ADAM_OPERANDS + r] = (uint8_t)slot;
+        if (made >= 0)
+            add_value(t, t->attr->n_inputs + made, GD_F32, slot, GD_EW_TILE);
+    }
+    const int g = p->adam[GD_ADAM_G];
+    add_step(t, GD_EW_ADAM, (const int[]){ g, g, g }, p->adam[GD_ADAM_OPERANDS]);
+    free_operands(t, instruction, GD_ADAM_OPERANDS, i);
+}
+
+/* first: the instruction whose value is the call's first result. */
+static gd_status translate(gd_ew_program *p, const gd_fused_attr *attr, const gd_kernel_call *call,
+                           int first)
 {
     const int missing = first_without_loop(p->table, attr);
     if (missing >= 0)
@@ -438,18 +470,16 @@ static gd_status translate(gd_ew_program *p, const gd_fused_attr *attr, const gd
         set_skip(p, v, call->in[v].layout->dtype);
     }
     for (int r = 0; r < p->n_results; r++) {
-        int i = r ? attr->extra[r - 1] : attr->n_instructions - 1;
+        int i = r ? attr->extra[r - 1] : first;
         t.result_slot[i] = (int16_t)(p->n_sources + r);
         set_skip(p, p->n_sources + r, (gd_dtype)attr->instruction[i].dtype);
     }
-    gd_ew_adam adam;
-    bool has_adam = gd_ew_find_adam(p, attr, call, &adam);
     find_last_uses(&t);
     for (int i = 0; i < attr->n_instructions; i++)
-        if (!has_adam || !gd_ew_adam_holds(&adam, i))
+        if (!is_of_adam(&attr->instruction[i]))
             translate_instruction(&t, i);
-        else if (i == adam.result[0])
-            translate_adam(&t, &adam);
+        else if (attr->instruction[i].op == GD_OP_adam)
+            translate_adam(&t, i);
     p->overflows = t.overflow;
     return GD_OK;
 }
@@ -634,7 +664,7 @@ static void choose_trailing_box(gd_ew_program *p, int64_t capacity)
 bool gd_ew_is_in_place(const gd_kernel_call *call)
 {
     bool result = false;
-    int more = call->op->id == GD_OP_fused ? ((const gd_fused_attr *)call->attr)->n_extra : 0;
+    int more = gd_op_extra_count(call->op, call->attr);
     for (int k = 0; k < call->n; k++) {
         result |= call->in[k].data == call->out.data;
         for (int r = 0; r < more; r++)
@@ -819,7 +849,7 @@ static gd_status translate_single(gd_ew_program *p, const gd_kernel_call *call)
     single.n_extra = 0;
     single.row_axes = 0;
     single.instruction[0] = instruction;
-    return translate(p, &single, call);
+    return translate(p, &single, call, 0);
 }
 
 static gd_status prepare(const gd_kernel_call *call, gd_ew_program *p)
@@ -831,14 +861,17 @@ static gd_status prepare(const gd_kernel_call *call, gd_ew_program *p)
     p->block_axis = 0;
     p->is_plain = p->overflows = false;
     p->widest = 1;
-    if (call->op->id == GD_OP_fused)
-        p->n_results += ((const gd_fused_attr *)call->attr)->n_extra;
+    p->n_results += gd_op_extra_count(call->op, call->attr);
     merge_axes(p, call);
     find_row_values(p, call);
     gd_status status = GD_OK;
-    if (call->op->id == GD_OP_fused)
-        status = translate(p, call->attr, call);
-    else if (call->op->id != GD_OP_copy)
+    if (call->op->id == GD_OP_fused) {
+        const gd_fused_attr *group = call->attr;
+        status = translate(p, group, call, group->n_instructions - 1);
+    } else if (call->op->id == GD_OP_adam) {
+        const gd_fused_attr group = gd_fused_adam();
+        status = translate(p, &group, call, 0);
+    } else if (call->op->id != GD_OP_copy)
         status = translate_single(p, call);
     if (status != GD_OK)
         return status;

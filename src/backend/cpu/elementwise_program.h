@@ -23,6 +23,7 @@
 #define GD_BACKEND_CPU_ELEMENTWISE_PROGRAM_H
 
 #include "backend/cpu/elementwise.h"
+#include "ops/attrs.h"
 
 enum {
     GD_EW_MAX_STEPS = GD_FUSED_MAX_ELEMENTWISE *
@@ -49,32 +50,6 @@ typedef struct gd_ew_source {
     uint8_t slot;   /* register it is copied to when not direct */
 } gd_ew_source;
 
-/* Adam's update in a group: p' = p decay - m' step_size / (sqrt v' + epsilon), m' = m + rest1 (g -
- * m), v' = beta2 v + rest2 g^2, with rest1 = 1 - beta1 and rest2 = 1 - beta2, and 0 where m' or v'
- * would be subnormal. The names are those of gd_step_scalars (optim/optimizer.h), whose scaled
- * epsilon is meant. */
-enum { /* leaves; from STEP_SIZE on, one number for all elements */
-       GD_EW_ADAM_P,
-       GD_EW_ADAM_G,
-       GD_EW_ADAM_M,
-       GD_EW_ADAM_V,
-       GD_EW_ADAM_NUMBERS,
-       GD_EW_ADAM_STEP_SIZE = GD_EW_ADAM_NUMBERS,
-       GD_EW_ADAM_EPSILON,
-       GD_EW_ADAM_REST1,
-       GD_EW_ADAM_BETA2,
-       GD_EW_ADAM_REST2,
-       GD_EW_ADAM_DECAY, /* may be missing */
-       GD_EW_ADAM_LEAVES,
-       GD_EW_ADAM_NODES = 15,
-       GD_EW_ADAM_RESULTS = 3, /* p', m', v' */
-};
-typedef struct gd_ew_adam {
-    int16_t leaf[GD_EW_ADAM_LEAVES];    /* values of the group; -1: missing */
-    int16_t node[GD_EW_ADAM_NODES];     /* instructions */
-    int16_t result[GD_EW_ADAM_RESULTS]; /* instructions; result[0] is the last */
-} gd_ew_adam;
-
 typedef struct gd_ew_result {
     int16_t size_log2;
     int16_t is_row;
@@ -86,7 +61,7 @@ typedef enum gd_ew_step_kind {
     GD_EW_ROWS,   /* the loop, over the rows' numbers */
     GD_EW_REDUCE, /* the reducer: a number for each row */
     GD_EW_SPREAD, /* each row's number to all of its elements */
-    GD_EW_ADAM,   /* program.adam */
+    GD_EW_ADAM,   /* gd_ew_table.adam over program.adam */
 } gd_ew_step_kind;
 
 typedef struct gd_ew_step {
@@ -133,7 +108,7 @@ struct gd_ew_program {
     int64_t part;                        /* elements of a register that holds a piece */
     uint8_t extent[GD_EW_MAX_REGISTERS]; /* of each register: gd_ew_extent */
     uint8_t skip[GD_EW_MAX_SLOTS];
-    uint8_t adam[GD_EW_ADAM_LEAVES + GD_EW_ADAM_RESULTS]; /* slots; GD_EW_NO_SLOT: missing */
+    uint8_t adam[GD_ADAM_OPERANDS + GD_ADAM_RESULTS]; /* slots of its operands and results */
 };
 
 static inline int gd_ew_first_register(const gd_ew_program *p)
@@ -154,13 +129,6 @@ void gd_ew_find_chains(gd_ew_program *p);
 void gd_ew_link_chains(gd_ew_program *p);
 
 _Static_assert(GD_EW_PIECE % GD_EW_CHAIN_BLOCK == 0, "parts of rows are whole blocks, too");
-#define GD_EW_NO_SLOT UINT8_MAX
-_Static_assert(GD_EW_MAX_SLOTS <= GD_EW_NO_SLOT, "slots are numbered in bytes");
-
-/* Whether a group without reductions holds Adam's update with nothing else reading its inner
- * values, over operands as gd_ew_table.adam takes them; and whether instruction i is of it. */
-bool gd_ew_find_adam(const gd_ew_program *program, const gd_fused_attr *attr,
-                     const gd_kernel_call *call, gd_ew_adam *found);
-bool gd_ew_adam_holds(const gd_ew_adam *found, int i);
+_Static_assert(GD_EW_MAX_SLOTS <= UINT8_MAX, "slots are numbered in bytes");
 
 #endif

@@ -310,14 +310,13 @@ static void run_row_steps(walk *w, int64_t rows)
 
 static void run_adam(const walk *w, int64_t count)
 {
-    static const float one = 1;
-    const float *from[GD_EW_ADAM_LEAVES];
-    float *to[GD_EW_ADAM_RESULTS];
+    const float *from[GD_ADAM_OPERANDS];
+    float *to[GD_ADAM_RESULTS];
     const uint8_t *slot = w->program->adam;
-    for (int k = 0; k < GD_EW_ADAM_LEAVES; k++)
-        from[k] = slot[k] == GD_EW_NO_SLOT ? &one : (const float *)(const void *)w->slot[slot[k]];
-    for (int k = 0; k < GD_EW_ADAM_RESULTS; k++)
-        to[k] = (float *)(void *)w->slot[slot[GD_EW_ADAM_LEAVES + k]];
+    for (int k = 0; k < GD_ADAM_OPERANDS; k++)
+        from[k] = (const float *)(const void *)w->slot[slot[k]];
+    for (int k = 0; k < GD_ADAM_RESULTS; k++)
+        to[k] = (float *)(void *)w->slot[slot[GD_ADAM_OPERANDS + k]];
     w->program->table->adam(from, to, count);
 }
 

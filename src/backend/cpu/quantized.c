@@ -32,13 +32,15 @@ static void run_columns(void *context, int64_t begin, int64_t end, int thread)
 {
     const job *j = context;
     const int64_t inner = j->blocks * GD_QUANTIZED_BLOCK;
-    const int64_t row_bytes = inner + j->blocks * (int64_t)sizeof(float);
+    const int64_t row_bytes = inner + j->blocks * (int64_t)(sizeof(float) + sizeof(int32_t));
     int64_t step = ROWS_BYTES / row_bytes;
     step = step < 1 ? 1 : step < j->rows ? step : j->rows;
     gd_scratch scratch = gd_scratch_of(j->call, thread);
     gd_quantized_rows part = { .blocks = j->blocks };
     part.values = gd_scratch_take(&scratch, (size_t)(step * inner));
     part.scales = gd_scratch_take(&scratch, (size_t)(step * j->blocks) * sizeof(float));
+    if (j->weights.four_bits)
+        part.starts = gd_scratch_take(&scratch, (size_t)(step * j->blocks) * sizeof(int32_t));
     const float *x = j->call->in[0].data;
     float *out = j->call->out.data;
     for (int64_t row = 0; row < j->rows; row += step) {
@@ -125,16 +127,17 @@ static void run_many(job *j)
 static gd_status quantized_linear(const gd_kernel_call *call)
 {
     const gd_layout *w = call->in[1].layout;
-    const int64_t count = gd_layout_count(call->out.layout), inner = w->shape[1];
+    const int64_t count = gd_layout_count(call->out.layout);
+    const int64_t blocks = call->in[2].layout->shape[1], inner = blocks * GD_QUANTIZED_BLOCK;
     if (count == 0)
         return GD_OK;
     job j = { .call = call,
               .kernels = &((const gd_cpu_device *)call->device)->quantized,
-              .weights = { call->in[1].data, call->in[2].data,
-                           call->in[2].layout->dtype == GD_F16 },
+              .weights = { call->in[1].data, call->in[2].data, call->in[2].layout->dtype == GD_F16,
+                           w->dtype == GD_U8 },
               .columns = w->shape[0],
               .rows = count / w->shape[0],
-              .blocks = inner / GD_QUANTIZED_BLOCK };
+              .blocks = blocks };
     if (inner == 0) {
         memset(call->out.data, 0, (size_t)count * sizeof(float));
         return GD_OK;

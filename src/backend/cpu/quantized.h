@@ -1,4 +1,4 @@
-/* backend/cpu/quantized.h: products with weights in blocks of 32 int8 with a scale each. What is
+/* backend/cpu/quantized.h: products with weights in blocks of 32 with a scale each, of 8 or 4 bits. What is
  * computed, and in what order, stands in ops/quantized.c. */
 #ifndef GD_BACKEND_CPU_QUANTIZED_H
 #define GD_BACKEND_CPU_QUANTIZED_H
@@ -10,18 +10,21 @@
 #define GD_QUANTIZED_BLOCK 32
 #define GD_QUANTIZED_LANES 8 /* sums over the blocks of a row; block b goes to lane b mod 8 */
 
-/* Rows in blocks: values [rows, 32 * blocks], and their scales [rows, blocks]. */
+/* Rows in blocks: values [rows, 32 * blocks], and their scales [rows, blocks]. For weights of 4 bits,
+ * which are kept as 8 more than they are, sums begin with starts [rows, blocks], -8 times the sum of
+ * the values of a block; else it is NULL. */
 typedef struct gd_quantized_rows {
     int8_t *values;
     float *scales;
+    int32_t *starts;
     int64_t rows, blocks;
 } gd_quantized_rows;
 
 /* Weights, a row for each column of the result. */
 typedef struct gd_quantized_weights {
-    const int8_t *values;
-    const void *scales; /* f32, or the bits of f16 */
-    bool half_scales;
+    const uint8_t *values; /* of 32 bytes a block, or 16 (ops/quantized.c) */
+    const void *scales;    /* f32, or the bits of f16 */
+    bool half_scales, four_bits;
 } gd_quantized_weights;
 
 /* Many rows at once: rows and weights packed, and multiplied tile by tile. Sizes in bytes are those

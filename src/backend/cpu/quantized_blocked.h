@@ -226,15 +226,44 @@ static void pack_rows(const float *x, int64_t rows, int64_t blocks, void *packed
         }
 }
 
-/* Squares of LANES columns by LANES units of 4 bytes are transposed. */
-INLINE void pack_values(const int8_t *w, int64_t columns, int64_t stride, packed_columns *to)
+/* A block of weights of 4 bits in 8. */
+INLINE void widen(const uint8_t *w, int8_t *to)
 {
-    const int8_t none[BLOCK] = { 0 };
+#ifdef WITH_AVX2
+    const __m256i eight = _mm256_set1_epi8(8);
+    _mm256_storeu_si256((__m256i *)to, _mm256_sub_epi8(unpack_halves(w), eight));
+#else
+    for (int i = 0; i < BLOCK / 2; i++) {
+        to[i] = (int8_t)((w[i] & 15) - 8);
+        to[i + BLOCK / 2] = (int8_t)((w[i] >> 4) - 8);
+    }
+#endif
+}
+
+/* A block of each of up to LANES rows of weights, the first of them block `at`; zeros for those that
+ * lack. `room` is for what has to be unpacked. */
+INLINE void find_blocks(const gd_quantized_weights *w, int64_t at, int64_t columns, int64_t blocks,
+                        int8_t room[VLANES][BLOCK], const int8_t *found[VLANES])
+{
+    static const int8_t none[BLOCK] = { 0 };
+    for (int64_t j = 0; j < columns; j++) {
+        const uint8_t *block = w->values + (at + j * blocks) * weight_bytes(w->four_bits);
+        if (w->four_bits)
+            widen(block, room[j]);
+        found[j] = w->four_bits ? room[j] : (const int8_t *)block;
+    }
+    for (int64_t j = columns; j < VLANES; j++)
+        found[j] = none;
+}
+
+/* Squares of LANES columns by LANES units of 4 bytes are transposed. */
+INLINE void pack_values(const int8_t *const w[VLANES], packed_columns *to)
+{
     for (int at = 0; at < DWORDS; at += VLANES) {
         vf32 square[VLANES];
         GD_SIMD_UNROLL
         for (int j = 0; j < VLANES; j++)
-            square[j] = load_dwords(j < columns ? w + j * stride : none, at);
+            square[j] = load_dwords(w[j], at);
 #if VF32_LANES > 1
         vf32_transpose(square);
 #endif
@@ -250,19 +279,38 @@ INLINE void pack_values(const int8_t *w, int64_t columns, int64_t stride, packed
     }
 }
 
+/* The scales of those blocks. */
+INLINE void pack_scales(const gd_quantized_weights *w, int64_t at, int64_t columns, int64_t blocks,
+                        float *to)
+{
+#ifdef WITH_AVX2
+    if (w->half_scales) {
+        uint16_t bits[VLANES] = { 0 };
+        for (int64_t j = 0; j < columns; j++)
+            bits[j] = ((const uint16_t *)w->scales)[at + j * blocks];
+        for (int64_t j = 0; j < VLANES; j += LANES)
+            _mm256_storeu_ps(to + j, read_scales(bits, true, j));
+        return;
+    }
+#endif
+    for (int64_t j = 0; j < VLANES; j++)
+        to[j] = j < columns ? read_scale(w->scales, w->half_scales, at + j * blocks) : 0;
+}
+
 /* Columns of the result, rows of the weights, up to LANES from `first` on; zeros for those that lack.
  */
 static void pack_columns(const gd_quantized_weights *w, int64_t first, int64_t columns,
                          int64_t blocks, void *packed_to)
 {
     packed_columns *to = packed_to;
+    int8_t room[VLANES][BLOCK];
+    const int8_t *found[VLANES];
     for (int turn = 0; turn < LANES; turn++)
         for (int64_t b = turns[turn]; b < blocks; b += LANES, to++) {
             const int64_t at = first * blocks + b;
-            pack_values(w->values + at * BLOCK, columns, blocks * BLOCK, to);
-            for (int64_t j = 0; j < VLANES; j++)
-                to->scales[j] =
-                    j < columns ? read_scale(w->scales, w->half_scales, at + j * blocks) : 0;
+            find_blocks(w, at, columns, blocks, room, found);
+            pack_values(found, to);
+            pack_scales(w, at, columns, blocks, to->scales);
         }
 }
 

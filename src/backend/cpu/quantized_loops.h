@@ -1,4 +1,4 @@
-/* backend/cpu/quantized_loops.h: products with weights in blocks of 32 int8, in the order that
+/* backend/cpu/quantized_loops.h: products with weights in blocks of 32, in the order that
  * ops/quantized.c defines, for one instruction set. Before: NAME(function), and WITH_AVX2 1, with
  * WITH_VNNI 1 besides, or neither. Start at gd_quantized_columns. */
 #include "backend/cpu/quantized.h"
@@ -56,20 +56,59 @@ INLINE float quantize_block(const float *x, int8_t *to)
 
 void NAME(gd_quantize_rows)(const float *x, const gd_quantized_rows *to)
 {
-    for (int64_t b = 0; b < to->rows * to->blocks; b++)
-        to->scales[b] = quantize_block(x + b * BLOCK, to->values + b * BLOCK);
+    for (int64_t b = 0; b < to->rows * to->blocks; b++) {
+        int8_t *values = to->values + b * BLOCK;
+        to->scales[b] = quantize_block(x + b * BLOCK, values);
+        if (to->starts) {
+            int32_t sum = 0;
+            for (int i = 0; i < BLOCK; i++)
+                sum += values[i];
+            to->starts[b] = -8 * sum;
+        }
+    }
 }
 
-/* ---- products ---- */
+/* ---- products of two rows ---- */
+
+/* Some blocks of a row of x, and of a row of weights. With four_bits, known when this is compiled,
+ * weights are 16 bytes a block, and sums begin with `starts`. */
+typedef struct operands {
+    const int8_t *x;
+    const float *x_scales;
+    const int32_t *starts;
+    const uint8_t *w;
+    const void *w_scales;
+    bool half_scales, four_bits;
+} operands;
+
+INLINE int64_t weight_bytes(bool four_bits)
+{
+    return four_bits ? BLOCK / 2 : BLOCK;
+}
 
 #ifdef WITH_AVX2
+/* The weights of a block that are 8 more than they are, in 4 bits each. */
+INLINE __m256i unpack_halves(const uint8_t *w)
+{
+    const __m128i both = _mm_loadu_si128((const __m128i *)w);
+    const __m256i apart =
+        _mm256_inserti128_si256(_mm256_castsi128_si256(both), _mm_srli_epi16(both, 4), 1);
+    return _mm256_and_si256(apart, _mm256_set1_epi8(15));
+}
+
 /* Eight lanes, of four products each. |w| is at most 128, which is a u8, and x has the sign of w put
  * on it: |x| is at most 127. So no sum of two leaves 16 bits. */
-INLINE __m256i lane_sums(const int8_t *x, const int8_t *w)
+INLINE __m256i lane_sums(const operands *o, int64_t b)
 {
-    const __m256i weights = _mm256_loadu_si256((const __m256i *)w);
-    const __m256i size = _mm256_abs_epi8(weights);
-    const __m256i numbers = _mm256_sign_epi8(_mm256_loadu_si256((const __m256i *)x), weights);
+    const uint8_t *w = o->w + b * weight_bytes(o->four_bits);
+    __m256i numbers = _mm256_loadu_si256((const __m256i *)(o->x + b * BLOCK)), size;
+    if (o->four_bits) {
+        size = unpack_halves(w);
+    } else {
+        const __m256i weights = _mm256_loadu_si256((const __m256i *)w);
+        size = _mm256_abs_epi8(weights);
+        numbers = _mm256_sign_epi8(numbers, weights);
+    }
 #ifdef WITH_VNNI
     return _mm256_dpbusd_epi32(_mm256_setzero_si256(), size, numbers);
 #else
@@ -77,29 +116,31 @@ INLINE __m256i lane_sums(const int8_t *x, const int8_t *w)
 #endif
 }
 
-INLINE __m256i sums_of_four(const int8_t *x, const int8_t *w)
+INLINE __m256i sums_of_four(const operands *o, int64_t b)
 {
-    const __m256i a = _mm256_hadd_epi32(lane_sums(x, w), lane_sums(x + BLOCK, w + BLOCK));
-    const __m256i b = _mm256_hadd_epi32(lane_sums(x + 2 * BLOCK, w + 2 * BLOCK),
-                                        lane_sums(x + 3 * BLOCK, w + 3 * BLOCK));
-    return _mm256_hadd_epi32(a, b);
+    const __m256i low = _mm256_hadd_epi32(lane_sums(o, b), lane_sums(o, b + 1));
+    const __m256i high = _mm256_hadd_epi32(lane_sums(o, b + 2), lane_sums(o, b + 3));
+    return _mm256_hadd_epi32(low, high);
 }
 
-INLINE int32_t block_sum(const int8_t *x, const int8_t *w)
+INLINE int32_t block_sum(const operands *o, int64_t b)
 {
-    const __m256i lanes = lane_sums(x, w);
+    const __m256i lanes = lane_sums(o, b);
     __m128i sum = _mm_add_epi32(_mm256_castsi256_si128(lanes), _mm256_extracti128_si256(lanes, 1));
     sum = _mm_add_epi32(sum, _mm_shuffle_epi32(sum, 0x4e));
     sum = _mm_add_epi32(sum, _mm_shuffle_epi32(sum, 0xb1));
-    return _mm_cvtsi128_si32(sum);
+    return _mm_cvtsi128_si32(sum) + (o->four_bits ? o->starts[b] : 0);
 }
 
 /* The sums of eight blocks. */
-INLINE __m256i block_sums(const int8_t *x, const int8_t *w)
+INLINE __m256i block_sums(const operands *o, int64_t b)
 {
-    const __m256i low = sums_of_four(x, w), high = sums_of_four(x + 4 * BLOCK, w + 4 * BLOCK);
-    return _mm256_add_epi32(_mm256_permute2x128_si256(low, high, 0x20),
-                            _mm256_permute2x128_si256(low, high, 0x31));
+    const __m256i low = sums_of_four(o, b), high = sums_of_four(o, b + 4);
+    const __m256i sums = _mm256_add_epi32(_mm256_permute2x128_si256(low, high, 0x20),
+                                          _mm256_permute2x128_si256(low, high, 0x31));
+    if (!o->four_bits)
+        return sums;
+    return _mm256_add_epi32(sums, _mm256_loadu_si256((const __m256i *)(o->starts + b)));
 }
 
 INLINE __m256 read_scales(const void *scales, bool half, int64_t at)
@@ -109,14 +150,13 @@ INLINE __m256 read_scales(const void *scales, bool half, int64_t at)
 }
 
 /* The terms of blocks 0 … end - 1, a multiple of the lanes, added up in them. */
-INLINE void add_whole(const int8_t *x, const float *x_scales, const int8_t *w, const void *w_scales,
-                      bool half, int64_t end, float *lane)
+INLINE void add_whole(const operands *o, int64_t end, float *lane)
 {
     __m256 sum = _mm256_setzero_ps();
     for (int64_t b = 0; b < end; b += LANES) {
-        const __m256 scale =
-            _mm256_mul_ps(_mm256_loadu_ps(x_scales + b), read_scales(w_scales, half, b));
-        const __m256 exact = _mm256_cvtepi32_ps(block_sums(x + b * BLOCK, w + b * BLOCK));
+        const __m256 scale = _mm256_mul_ps(_mm256_loadu_ps(o->x_scales + b),
+                                           read_scales(o->w_scales, o->half_scales, b));
+        const __m256 exact = _mm256_cvtepi32_ps(block_sums(o, b));
         sum = _mm256_add_ps(sum, _mm256_mul_ps(scale, exact));
     }
     _mm256_storeu_ps(lane, sum);
@@ -129,61 +169,75 @@ INLINE float read_scale(const void *scales, bool half, int64_t at)
 }
 
 #ifndef WITH_AVX2
-INLINE int32_t block_sum(const int8_t *x, const int8_t *w)
+INLINE int32_t block_sum(const operands *o, int64_t b)
 {
-    int32_t sum = 0;
-    for (int i = 0; i < BLOCK; i++)
-        sum += x[i] * w[i];
+    const int8_t *x = o->x + b * BLOCK;
+    const uint8_t *w = o->w + b * weight_bytes(o->four_bits);
+    int32_t sum = o->four_bits ? o->starts[b] : 0;
+    for (int i = 0; i < BLOCK / 2 && o->four_bits; i++)
+        sum += x[i] * (w[i] & 15) + x[i + BLOCK / 2] * (w[i] >> 4);
+    for (int i = 0; i < BLOCK && !o->four_bits; i++)
+        sum += x[i] * (int8_t)w[i];
     return sum;
 }
+#endif
 
-INLINE void add_whole(const int8_t *x, const float *x_scales, const int8_t *w, const void *w_scales,
-                      bool half, int64_t end, float *lane)
+INLINE float term(const operands *o, int64_t b)
+{
+    return o->x_scales[b] * read_scale(o->w_scales, o->half_scales, b) * (float)block_sum(o, b);
+}
+
+#ifndef WITH_AVX2
+INLINE void add_whole(const operands *o, int64_t end, float *lane)
 {
     for (int l = 0; l < LANES; l++)
         lane[l] = 0;
     for (int64_t b = 0; b < end; b++)
-        lane[b % LANES] += x_scales[b] * read_scale(w_scales, half, b) *
-                           (float)block_sum(x + b * BLOCK, w + b * BLOCK);
+        lane[b % LANES] += term(o, b);
 }
 #endif
 
-/* A row of x times a row of the weights. */
-INLINE float product(const int8_t *x, const float *x_scales, const int8_t *w, const void *w_scales,
-                     bool half, int64_t blocks)
+INLINE float product(const operands *o, int64_t blocks)
 {
     const int64_t whole = blocks / LANES * LANES;
     float lane[LANES];
-    add_whole(x, x_scales, w, w_scales, half, whole, lane);
+    add_whole(o, whole, lane);
     for (int64_t b = whole; b < blocks; b++)
-        lane[b - whole] += x_scales[b] * read_scale(w_scales, half, b) *
-                           (float)block_sum(x + b * BLOCK, w + b * BLOCK);
+        lane[b - whole] += term(o, b);
     return ((lane[0] + lane[4]) + (lane[2] + lane[6])) +
            ((lane[1] + lane[5]) + (lane[3] + lane[7]));
 }
 
 /* A column's weights are read once from memory, and from the L1 cache for all rows but the first. */
-INLINE void columns(const gd_quantized_rows *x, const gd_quantized_weights *w, bool half,
-                    int64_t begin, int64_t end, float *out, int64_t stride)
+INLINE void columns(const gd_quantized_rows *x, const gd_quantized_weights *w, bool half_scales,
+                    bool four_bits, int64_t begin, int64_t end, float *out, int64_t stride)
 {
     const int64_t blocks = x->blocks;
-    const size_t scale_bytes = half ? sizeof(uint16_t) : sizeof(float);
-    for (int64_t j = begin; j < end; j++) {
-        const int8_t *values = w->values + j * blocks * BLOCK;
-        const void *scales = (const char *)w->scales + (size_t)(j * blocks) * scale_bytes;
-        for (int64_t i = 0; i < x->rows; i++)
-            out[i * stride + j] = product(x->values + i * blocks * BLOCK, x->scales + i * blocks,
-                                          values, scales, half, blocks);
-    }
+    const int64_t scale_bytes = half_scales ? sizeof(uint16_t) : sizeof(float);
+    for (int64_t j = begin; j < end; j++)
+        for (int64_t i = 0; i < x->rows; i++) {
+            const operands o = { .x = x->values + i * blocks * BLOCK,
+                                 .x_scales = x->scales + i * blocks,
+                                 .starts = four_bits ? x->starts + i * blocks : NULL,
+                                 .w = w->values + j * blocks * weight_bytes(four_bits),
+                                 .w_scales = (const char *)w->scales + j * blocks * scale_bytes,
+                                 .half_scales = half_scales,
+                                 .four_bits = four_bits };
+            out[i * stride + j] = product(&o, blocks);
+        }
 }
 
 void NAME(gd_quantized_columns)(const gd_quantized_rows *x, const gd_quantized_weights *w,
                                 int64_t begin, int64_t end, float *out, int64_t stride)
 {
-    if (w->half_scales)
-        columns(x, w, true, begin, end, out, stride);
+    if (w->half_scales && w->four_bits)
+        columns(x, w, true, true, begin, end, out, stride);
+    else if (w->half_scales)
+        columns(x, w, true, false, begin, end, out, stride);
+    else if (w->four_bits)
+        columns(x, w, false, true, begin, end, out, stride);
     else
-        columns(x, w, false, begin, end, out, stride);
+        columns(x, w, false, false, begin, end, out, stride);
 }
 
 #include "backend/cpu/quantized_blocked.h"

@@ -10,9 +10,11 @@
 #define LANES      ((int)(256 / sizeof(TYPE)))
 #define LOAD_PADDED(to, x, n) \
     JOIN(load_padded_, TYPE)  \
-    (to, x, n, -(TYPE)INFINITY)          /* exp gives 0 \
+    (to, x, n, -(TYPE)INFINITY)            /* exp gives 0 \
                                           */
-#define GROUP ((int)(64 / sizeof(TYPE))) /* exp is taken of so many numbers at once */
+#define LINE    ((int)(64 / sizeof(TYPE))) /* in a cache line */
+#define FETCHED 8192                       /* the longest rows of which the next one is fetched */
+#define GROUP   ((int)(64 / sizeof(TYPE))) /* exp is taken of so many numbers at once */
 #define BIGGER(a, x) \
     ((x) > (a) ? (x) : (a)) /* a NaN may get lost: it comes back through its exp \
                              */
@@ -98,10 +100,15 @@ static TYPE NAME(row_max)(const TYPE *x, int64_t n)
     return lane[0];
 }
 
+/* How far on the next row begins in x and out, to be fetched meanwhile; 0: nowhere. */
+typedef struct NAME(next) {
+    int64_t x, out;
+} NAME(next);
+
 /* The sum of exp(x - max) over a block of at most GD_REDUCE_BLOCK; with `out`, they are put there,
  * which may be x. */
-static inline __attribute__((always_inline)) TYPE NAME(block_exp)(const TYPE *x, int64_t n,
-                                                                  TYPE max, TYPE *out)
+static inline __attribute__((always_inline)) TYPE NAME(block_exp)(const TYPE *x, NAME(next) next,
+                                                                  int64_t n, TYPE max, TYPE *out)
 {
     TYPE lane[LANES], e[GROUP];
     for (int j = 0; j < LANES; j++)
@@ -109,6 +116,11 @@ static inline __attribute__((always_inline)) TYPE NAME(block_exp)(const TYPE *x,
     int64_t i = 0;
     for (; i + LANES <= n; i += LANES) {
         TYPE value[LANES];
+        for (int j = 0; j < LANES; j += LINE) {
+            __builtin_prefetch(x + next.x + i + j, 0, 2);
+            if (out)
+                __builtin_prefetch(out + next.out + i + j, 1, 2);
+        }
         for (int j = 0; j < LANES; j++) {
             value[j] = EXP(x[i + j] - max);
             lane[j] += value[j];
@@ -130,25 +142,25 @@ static inline __attribute__((always_inline)) TYPE NAME(block_exp)(const TYPE *x,
     return lane[0];
 }
 
-static TYPE NAME(block_exp_sum)(const TYPE *x, int64_t n, TYPE max)
+static TYPE NAME(block_exp_sum)(const TYPE *x, NAME(next) next, int64_t n, TYPE max)
 {
-    return NAME(block_exp)(x, n, max, NULL);
+    return NAME(block_exp)(x, next, n, max, NULL);
 }
 
-static TYPE NAME(block_exp_store)(const TYPE *x, int64_t n, TYPE max, TYPE *out)
+static TYPE NAME(block_exp_store)(const TYPE *x, NAME(next) next, int64_t n, TYPE max, TYPE *out)
 {
-    return NAME(block_exp)(x, n, max, out);
+    return NAME(block_exp)(x, next, n, max, out);
 }
 
 /* The whole row: block sums go into the tree of reduce.h. */
-static TYPE NAME(row_exp)(const TYPE *x, int64_t n, TYPE max, TYPE *out)
+static TYPE NAME(row_exp)(const TYPE *x, NAME(next) next, int64_t n, TYPE max, TYPE *out)
 {
     TYPE level[64];
     uint64_t count = 0;
     for (int64_t i = 0; i < n; i += GD_REDUCE_BLOCK, count++) {
         int64_t size = n - i < GD_REDUCE_BLOCK ? n - i : GD_REDUCE_BLOCK;
-        TYPE sum = out ? NAME(block_exp_store)(x + i, size, max, out + i)
-                       : NAME(block_exp_sum)(x + i, size, max);
+        TYPE sum = out ? NAME(block_exp_store)(x + i, next, size, max, out + i)
+                       : NAME(block_exp_sum)(x + i, next, size, max);
         int k = 0;
         for (; count >> k & 1; k++)
             sum = level[k] + sum;
@@ -171,7 +183,10 @@ static void NAME(softmax_rows)(const void *x, int64_t row_stride, int64_t n, voi
         return;
     }
     for (int64_t r = 0; r < count; r++, row += row_stride, to += n) {
-        TYPE scale = 1 / NAME(row_exp)(row, n, NAME(row_max)(row, n), to);
+        NAME(next) next = { 0, 0 };
+        if (r + 1 < count && n <= FETCHED)
+            next = (NAME(next)){ row_stride, n };
+        TYPE scale = 1 / NAME(row_exp)(row, next, n, NAME(row_max)(row, n), to);
         for (int64_t i = 0; i < n; i++)
             to[i] *= scale;
     }
@@ -188,7 +203,8 @@ static void NAME(statistics_rows)(const void *x, int64_t row_stride, int64_t n, 
     }
     for (int64_t r = 0; r < count; r++, row += row_stride) {
         m[r] = NAME(row_max)(row, n);
-        s[r] = NAME(row_exp)(row, n, m[r], NULL);
+        s[r] = NAME(row_exp)(row, (NAME(next)){ r + 1 < count && n <= FETCHED ? row_stride : 0, 0 },
+                             n, m[r], NULL);
     }
 }
 
@@ -321,6 +337,8 @@ static const gd_softmax_loops NAME(loops) = {
 #undef LOG
 #undef LANES
 #undef LOAD_PADDED
+#undef LINE
+#undef FETCHED
 #undef GROUP
 #undef BIGGER
 #undef TYPE

@@ -18,6 +18,10 @@ enum {
     MOST_ARCHITECTURES = 64,
     ADDRESS_ALIGNMENT = 256,
     PARAMETER_BYTES = 4096, /* of a kernel, on every device */
+    PLAN_ITEMS = 512,       /* of the group of a plan's one kernel */
+    /* By estimate: about 1.3 us lie between two kernels of a graph, and one multiprocessor does some 55
+     * operations a nanosecond in the kernel of products. */
+    PLAN_OPERATIONS = 70000,
 };
 
 /* ---- errors ---- */
@@ -48,6 +52,14 @@ gd_status gd_cuda_enter(const gd_gpu *gpu)
 {
     const gd_cuda_device *c = gpu->own;
     return gd_cuda_check(gpu, c->cu->cuCtxPushCurrent_v2(c->context), "cuCtxPushCurrent");
+}
+
+bool gd_cuda_enter_to_release(const gd_gpu *gpu)
+{
+    bool is_entered = false;
+    for (int i = 0; i < 2 && !is_entered; i++)
+        is_entered = gd_cuda_enter(gpu) == GD_OK;
+    return is_entered;
 }
 
 void gd_cuda_leave(const gd_gpu *gpu)
@@ -146,6 +158,7 @@ static gd_status describe(gd_gpu *gpu)
     gpu->alignment = ADDRESS_ALIGNMENT;
     gpu->parameter_bytes = PARAMETER_BYTES;
     gpu->place_bytes = sizeof(CUdeviceptr);
+    gpu->plan_operations = PLAN_OPERATIONS;
     return status;
 }
 
@@ -191,7 +204,7 @@ static void cuda_close(gd_gpu *gpu)
 {
     gd_cuda_device *c = gpu->own;
     const uint64_t mark = gd_error_mark();
-    if (c && c->context && gd_cuda_enter(gpu) == GD_OK) {
+    if (c && c->context && gd_cuda_enter_to_release(gpu)) {
         if (c->stream) {
             (void)c->cu->cuStreamSynchronize(c->stream);
             (void)c->cu->cuStreamDestroy_v2(c->stream);
@@ -246,7 +259,7 @@ static void cuda_block_release(gd_gpu *gpu, void *block)
 {
     const gd_cuda_device *c = gpu->own;
     const uint64_t mark = gd_error_mark();
-    if (gd_cuda_enter(gpu) == GD_OK) {
+    if (gd_cuda_enter_to_release(gpu)) {
         (void)c->cu->cuMemFree_v2((uintptr_t)block);
         gd_cuda_leave(gpu);
     }
@@ -270,7 +283,7 @@ static void cuda_staging_release(gd_gpu *gpu, void *memory)
 {
     const gd_cuda_device *c = gpu->own;
     const uint64_t mark = gd_error_mark();
-    if (gd_cuda_enter(gpu) == GD_OK) {
+    if (gd_cuda_enter_to_release(gpu)) {
         (void)c->cu->cuMemFreeHost(memory);
         gd_cuda_leave(gpu);
     }

@@ -35,6 +35,8 @@ typedef struct gd_cuda_device {
 gd_status gd_cuda_check(const gd_gpu *gpu, int error, const char *what);
 /* Our context becomes the calling thread's, until leave. */
 gd_status gd_cuda_enter(const gd_gpu *gpu);
+/* The same for functions that release something, and cannot tell that they did not: tried again. */
+bool gd_cuda_enter_to_release(const gd_gpu *gpu);
 void gd_cuda_leave(const gd_gpu *gpu);
 
 /* ---- kernels.c: as gd_gpu_driver has them ---- */

@@ -57,7 +57,7 @@ void gd_cuda_graph_release(gd_gpu *gpu, void *graph)
 {
     const gd_cuda_device *c = gpu->own;
     const uint64_t mark = gd_error_mark();
-    if (gd_cuda_enter(gpu) == GD_OK) {
+    if (gd_cuda_enter_to_release(gpu)) {
         (void)c->cu->cuGraphExecDestroy(graph);
         gd_cuda_leave(gpu);
     }

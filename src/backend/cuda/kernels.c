@@ -133,7 +133,7 @@ void gd_cuda_kernel_release(gd_gpu *gpu, void *kernel)
     const gd_cuda_device *c = gpu->own;
     cuda_kernel *k = kernel;
     const uint64_t mark = gd_error_mark();
-    if (gd_cuda_enter(gpu) == GD_OK) {
+    if (gd_cuda_enter_to_release(gpu)) {
         (void)c->cu->cuModuleUnload(k->module);
         gd_cuda_leave(gpu);
     }

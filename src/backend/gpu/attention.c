@@ -121,6 +121,7 @@ static gd_gpu_step *add_kernel(const gd_kernel_call *call, gd_gpu_job *job, cons
 {
     const gd_attention_attr *attr = call->attr;
     gd_gpu_step *step = gd_gpu_add_kernel(job, name, groups, items);
+    step->is_uneven = true;
     gd_gpu_define(step, "COLUMNS", "%d", width <= 32 ? 32 : 64);
     for (int i = 0; i < OPERANDS; i++)
         gd_gpu_add_place(step, i);

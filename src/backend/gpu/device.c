@@ -2,6 +2,9 @@
  * Start at gd_gpu_open. */
 #include "backend/gpu/gpu.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 #include "base/error.h"
 #include "base/memory.h"
 
@@ -137,10 +140,23 @@ static void describe_device(gd_gpu *gpu, const gd_backend *backend, int index)
                     .group_distance = gpu->host->limits.group_distance },
     };
     for (int i = 0; i < GD_OP_COUNT; i++)
-        if (gpu->host->kernel[i]) {
+        /* The formulas of adam are fused into a kernel of the device. */
+        if (gpu->host->kernel[i] && i != GD_OP_adam) {
             gpu->base.kernel[i] = run;
             gpu->base.takes[i] = takes;
         }
+}
+
+/* GRADUS_ONE_KERNEL: always or never; not set: where it pays. */
+static gd_status read_one_kernel(gd_gpu *gpu)
+{
+    const char *value = getenv("GRADUS_ONE_KERNEL");
+    if (!value || !*value)
+        return GD_OK;
+    gpu->one_kernel = strcmp(value, "always") == 0 ? 1 : strcmp(value, "never") == 0 ? -1 : 0;
+    return gpu->one_kernel
+               ? GD_OK
+               : gd_fail(GD_ERR_INVALID, "GRADUS_ONE_KERNEL=%s: must be always or never", value);
 }
 
 gd_device *gd_gpu_open(const gd_backend *backend, const gd_gpu_driver *driver, int index,
@@ -151,7 +167,7 @@ gd_device *gd_gpu_open(const gd_backend *backend, const gd_gpu_driver *driver, i
         return NULL;
     gpu->driver = driver;
     gpu->host = gd_backend_cpu.open(options, 0);
-    gd_status status = gpu->host ? GD_OK : GD_ERR_MEMORY;
+    gd_status status = gpu->host ? read_one_kernel(gpu) : GD_ERR_MEMORY;
     if (status == GD_OK) {
         describe_device(gpu, backend, index);
         status = driver->open(gpu, index);

@@ -11,6 +11,11 @@
 #include "base/error.h"
 #include "ops/attrs.h"
 
+/* An instruction that there is text for. */
+typedef struct key_instruction {
+    int16_t op, dtype, from[3], compute;
+} key_instruction;
+
 /* What a kernel is made of: its key, without padding. */
 typedef struct shape_of_kernel {
     int16_t inputs, results, instructions;
@@ -19,7 +24,7 @@ typedef struct shape_of_kernel {
     int16_t is_strided;              /* the result has strides */
     int16_t dtype[GD_LOOP_OPERANDS]; /* of inputs, then of results */
     int16_t made[1 + GD_FUSED_MAX_EXTRA]; /* values that are results */
-    gd_fused_instruction instruction[GD_FUSED_MAX_ELEMENTWISE];
+    key_instruction instruction[GD_FUSED_MAX_ELEMENTWISE];
 } shape_of_kernel;
 
 _Static_assert(sizeof(shape_of_kernel) <= GD_GPU_KEY, "keys of groups");
@@ -62,7 +67,8 @@ static gd_dtype moved_as(gd_dtype dtype)
 static bool has_text(const gd_fused_instruction *in)
 {
     const bool is_libm = in->op == GD_OP_lgamma || in->op == GD_OP_polygamma;
-    return !is_libm && !gd_fused_reduces(in->op);
+    const bool is_one = in->op < GD_OP_ELEMENTWISE_COUNT || in->op == GD_OP_cast;
+    return is_one && !is_libm;
 }
 
 /* The program and the dtypes. false: there is no text for it. */
@@ -85,14 +91,14 @@ static bool take_program(const gd_kernel_call *call, const gd_fused_attr *group,
         shape->dtype[group->n_inputs + r] =
             moves ? shape->dtype[0] : group->instruction[instruction].dtype;
     }
-    memcpy(shape->instruction, group->instruction,
-           sizeof *group->instruction * (size_t)group->n_instructions);
     for (int i = 0; i < group->n_instructions; i++) {
-        gd_fused_instruction *in = &shape->instruction[i];
-        if (in->op == GD_OP_cast)
-            in->compute = in->dtype;
-        if (!has_text(in))
+        gd_fused_instruction in = group->instruction[i];
+        if (in.op == GD_OP_cast)
+            in.compute = in.dtype;
+        if (!has_text(&in))
             return false;
+        shape->instruction[i] = (key_instruction){ in.op, in.dtype, .compute = in.compute };
+        memcpy(shape->instruction[i].from, in.from, sizeof shape->instruction[i].from);
     }
     return true;
 }
@@ -238,7 +244,14 @@ static void write_kernel(const void *key, gd_gpu_source *source)
            sizeof *shape.instruction * (size_t)shape.instructions);
     gd_dtype dtypes[GD_FUSED_MAX_INPUTS + GD_FUSED_MAX_ELEMENTWISE];
     gd_fused_attr group = { .n_inputs = s->inputs, .n_instructions = s->instructions };
-    memcpy(group.instruction, s->instruction, sizeof s->instruction);
+    for (int i = 0; i < s->instructions; i++) {
+        const key_instruction *in = &s->instruction[i];
+        group.instruction[i] =
+            (gd_fused_instruction){ .op = in->op,
+                                    .dtype = in->dtype,
+                                    .from = { in->from[0], in->from[1], in->from[2] },
+                                    .compute = in->compute };
+    }
     gd_text_buffer *out = &source->text;
     strcpy(source->kernel, "group");
     write_numbers(s, out);

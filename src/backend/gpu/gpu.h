@@ -24,7 +24,12 @@ typedef struct gd_gpu_place {
     size_t offset;
 } gd_gpu_place;
 
-enum { GD_GPU_PLACES = GD_LOOP_OPERANDS };
+enum {
+    GD_GPU_PLACES = GD_LOOP_OPERANDS,
+    /* Of the group of a plan's one kernel. With more there are too few registers for each on NVIDIA's
+     * devices, and products spill (tools/check-kernels). */
+    GD_GPU_PLAN_ITEMS = 256,
+};
 
 /* One run of a kernel: its arguments are the places, then a struct of the numbers. */
 typedef struct gd_gpu_launch {
@@ -106,6 +111,7 @@ struct gd_gpu {
     size_t alignment;       /* of addresses */
     size_t parameter_bytes; /* of a kernel's arguments */
     size_t place_bytes;     /* of one argument that is a place */
+    double plan_operations; /* of a plan for each launch saved, at most, where one kernel pays */
 
     gd_gpu_chunk *chunks; /* by address */
     size_t chunk_count, chunk_capacity, taken;
@@ -118,6 +124,8 @@ struct gd_gpu {
     bool may_find;                  /* since somebody looked there */
     uint64_t launched, ran_on_host; /* calls so far */
     uint64_t recorded, replayed;    /* plans as one launch: made, and run */
+    uint64_t one_kernels;           /* plans run as one kernel */
+    int one_kernel;                 /* GRADUS_ONE_KERNEL: 0 as it pays, 1 always, -1 never */
     uint64_t released;              /* blocks */
     uint64_t compiled, loaded;      /* kernels: from text, from the cache on disk */
 };
@@ -145,13 +153,32 @@ bool gd_gpu_runs_on_host(const gd_kernel_call *call);
     .memory_size = gd_gpu_memory_size, .synchronize = gd_gpu_synchronize,                          \
     .prepare_bytes = gd_gpu_prepare_bytes, .prepare = gd_gpu_prepare,                              \
     .run_calls = gd_gpu_run_calls, .replay_free = gd_gpu_replay_free,                              \
-    .runs_on_host = gd_gpu_runs_on_host
+    .explain_calls = gd_gpu_explain_calls, .runs_on_host = gd_gpu_runs_on_host
 
 /* ---- replay.c ---- */
 
 gd_status gd_gpu_run_calls(gd_device *device, const gd_kernel_call *const *calls, size_t count,
                            gd_replay **replay);
 void gd_gpu_replay_free(gd_device *device, gd_replay *replay);
+void gd_gpu_explain_calls(gd_device *device, const gd_kernel_call *const *calls, size_t count,
+                          struct gd_text *text);
+
+/* ---- one_kernel.c: small plans as one kernel ---- */
+
+typedef struct gd_one_kernel gd_one_kernel;
+
+/* Whether it pays, or, where the environment says so, whether it can be. Adds to `text` how many steps
+ * it has, or why not. */
+bool gd_gpu_one_kernel_pays(gd_gpu *gpu, const gd_kernel_call *const *calls, size_t count,
+                            struct gd_text *text);
+/* NULL, and nothing recorded as an error: it did not come about. */
+gd_one_kernel *gd_gpu_one_kernel_make(gd_gpu *gpu, const gd_kernel_call *const *calls,
+                                      size_t count);
+void gd_gpu_one_kernel_free(gd_gpu *gpu, gd_one_kernel *one);
+/* addresses: a hash of all that the calls have. *done: false where their operands lie in more blocks
+ * than a kernel is given; then nothing was done. */
+gd_status gd_gpu_one_kernel_run(gd_gpu *gpu, gd_one_kernel *one, const gd_kernel_call *const *calls,
+                                uint64_t addresses, bool *done);
 
 /* ---- addresses.c ---- */
 
@@ -190,6 +217,13 @@ typedef void (*gd_gpu_writer)(const void *key, gd_gpu_source *source);
 /* The kernel of a key; written, and compiled or found in the cache, at the first use. NULL: not to
  * be had. */
 void *gd_gpu_kernel(gd_gpu *gpu, const void *key, size_t bytes, gd_gpu_writer write);
+/* Kernel `name` of a program; compiled or found likewise, by its text. */
+void *gd_gpu_kernel_of(gd_gpu *gpu, const gd_text_buffer *program, const char *name);
+/* For those who make a program of several keys: *source, which is zero, of a key, and in `used` all of
+ * it, for gd_codegen_link_part. */
+gd_status gd_gpu_source_write(const void *key, gd_gpu_writer write, gd_gpu_source *source,
+                              gd_text_buffer *used);
+void gd_gpu_source_free(gd_gpu_source *source); /* which gd_alloc gave, or NULL */
 
 /* ---- job.c: what a call becomes on the device: launches of kernels, one after another ---- */
 
@@ -217,6 +251,7 @@ typedef struct gd_gpu_step {
     int items;
     bool is_too_large; /* for the room there is: then there is no kernel */
     bool is_copy;      /* of the first place to the second: nothing to do where they are one */
+    bool is_uneven;    /* how many barriers a group has depends on its number */
 } gd_gpu_step;
 
 typedef struct gd_gpu_job {
@@ -246,6 +281,10 @@ static inline int64_t gd_gpu_groups(int64_t items, int of_group)
     return (items + of_group - 1) / of_group;
 }
 
+/* The address of a job's operand, as gd_gpu_add_place has it. */
+const void *gd_gpu_address_of(const gd_kernel_call *call, int operand);
+/* Sees to it that the workspace has so many bytes. */
+gd_status gd_gpu_make_workspace(gd_gpu *gpu, size_t bytes);
 bool gd_gpu_takes(const gd_kernel_call *call);
 gd_status gd_gpu_run(const gd_kernel_call *call, const gd_gpu_job *job);
 /* For plans: bytes (0: there is no kernel), making, running. */
@@ -291,6 +330,8 @@ bool gd_gpu_describe_recurrent_grad(const gd_kernel_call *call, gd_gpu_job *job)
 /* product.c: matmul, linear, matmul_relu_grad; convolution and its gradients */
 bool gd_gpu_describe_product(const gd_kernel_call *call, gd_gpu_job *job);
 bool gd_gpu_describe_convolution(const gd_kernel_call *call, gd_gpu_job *job);
+/* quantized.c */
+bool gd_gpu_describe_quantized(const gd_kernel_call *call, gd_gpu_job *job);
 /* norm.c */
 bool gd_gpu_describe_normalize(const gd_kernel_call *call, gd_gpu_job *job);
 bool gd_gpu_describe_normalize_grad(const gd_kernel_call *call, gd_gpu_job *job);

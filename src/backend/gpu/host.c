@@ -38,7 +38,7 @@ typedef struct host_call {
 
 static int extra_of(const gd_kernel_call *call)
 {
-    return call->extra ? ((const gd_fused_attr *)call->attr)->n_extra : 0;
+    return call->extra ? gd_op_extra_count(call->op, call->attr) : 0;
 }
 
 /* ---- regions ---- */

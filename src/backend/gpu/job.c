@@ -35,6 +35,7 @@ static const describer describers[GD_OP_COUNT] = {
     [GD_OP_matmul] = gd_gpu_describe_product,
     [GD_OP_linear] = gd_gpu_describe_product,
     [GD_OP_matmul_relu_grad] = gd_gpu_describe_product,
+    [GD_OP_quantized_linear] = gd_gpu_describe_quantized,
     [GD_OP_convolution] = gd_gpu_describe_convolution,
     [GD_OP_convolution_grad_input] = gd_gpu_describe_convolution,
     [GD_OP_convolution_grad_weight] = gd_gpu_describe_convolution,
@@ -98,7 +99,7 @@ gd_gpu_step *gd_gpu_add_step(gd_gpu_job *job, int64_t groups, int items)
     s->groups[0] = groups;
     s->groups[1] = 1;
     s->items = items;
-    s->is_too_large = s->is_copy = false;
+    s->is_too_large = s->is_copy = s->is_uneven = false;
     return s;
 }
 
@@ -179,8 +180,7 @@ void gd_gpu_add_loops(gd_gpu_step *step, const gd_loops *loops)
 
 /* ---- telling the device ---- */
 
-/* Sees to it that the workspace has so many bytes. */
-static gd_status make_workspace(gd_gpu *gpu, size_t bytes)
+gd_status gd_gpu_make_workspace(gd_gpu *gpu, size_t bytes)
 {
     if (bytes <= gpu->workspace_bytes)
         return GD_OK;
@@ -194,7 +194,7 @@ static gd_status make_workspace(gd_gpu *gpu, size_t bytes)
     return GD_OK;
 }
 
-static const void *address_of(const gd_kernel_call *call, int operand)
+const void *gd_gpu_address_of(const gd_kernel_call *call, int operand)
 {
     gd_gpu *gpu = (gd_gpu *)call->device;
     if (operand == GD_GPU_WORKSPACE)
@@ -215,10 +215,10 @@ static gd_status launch_at(const gd_kernel_call *call, gd_gpu_launch *launch, co
     gd_gpu *gpu = (gd_gpu *)call->device;
     gd_gpu_place place[GD_GPU_PLACES];
     gd_status status = GD_OK;
-    if (is_copy && address_of(call, operand[0]) == address_of(call, operand[1]))
+    if (is_copy && gd_gpu_address_of(call, operand[0]) == gd_gpu_address_of(call, operand[1]))
         return GD_OK;
     for (int i = 0; status == GD_OK && i < launch->places; i++)
-        status = gd_gpu_place_of(gpu, address_of(call, operand[i]), &place[i]);
+        status = gd_gpu_place_of(gpu, gd_gpu_address_of(call, operand[i]), &place[i]);
     launch->place = place;
     gpu->launched++;
     if (status == GD_OK)
@@ -240,7 +240,7 @@ static gd_gpu_launch launch_of(const gd_gpu_step *s, void *kernel)
 gd_status gd_gpu_run(const gd_kernel_call *call, const gd_gpu_job *job)
 {
     gd_gpu *gpu = (gd_gpu *)call->device;
-    gd_status status = make_workspace(gpu, job->workspace);
+    gd_status status = gd_gpu_make_workspace(gpu, job->workspace);
     for (int i = 0; status == GD_OK && i < job->steps; i++) {
         const gd_gpu_step *s = &job->step[i];
         void *kernel = gd_gpu_kernel(gpu, s->key.text, s->key_bytes, s->write);
@@ -301,7 +301,7 @@ gd_status gd_gpu_job_prepare(const gd_kernel_call *call, void *memory)
         memcpy(p->number, s->number, sizeof *s->number * (size_t)s->numbers);
         at += step_bytes(s->numbers);
     }
-    return make_workspace(gpu, job.workspace);
+    return gd_gpu_make_workspace(gpu, job.workspace);
 }
 
 gd_status gd_gpu_job_run(const gd_kernel_call *call, const void *memory)

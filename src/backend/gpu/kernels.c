@@ -77,28 +77,46 @@ static gd_status grow(gd_gpu_kernels *k)
 
 /* ---- making one ---- */
 
-/* What a program consists of, and its text: definitions, the library's functions, its own. */
-static gd_status write_program(const gd_gpu *gpu, gd_gpu_source *source, gd_text_buffer *out)
+gd_status gd_gpu_source_write(const void *key, gd_gpu_writer write, gd_gpu_source *source,
+                              gd_text_buffer *used)
+{
+    write(key, source);
+    const gd_text_buffer *const parts[] = { &source->definitions, &source->functions.text,
+                                            &source->text };
+    gd_buffer_add(used, "%s\n", source->kernel); /* names it, if it is the library's */
+    for (int i = 0; i < 3; i++) {
+        gd_buffer_add(used, "%s", parts[i]->text ? parts[i]->text : "");
+        used->failed |= parts[i]->failed;
+    }
+    return used->failed ? GD_ERR_MEMORY : GD_OK;
+}
+
+void gd_gpu_source_free(gd_gpu_source *source)
+{
+    if (!source)
+        return;
+    gd_free(source->definitions.text);
+    gd_free(source->functions.text.text);
+    gd_free(source->text.text);
+    gd_free(source);
+}
+
+/* A program's text: definitions, the library's functions, its own. */
+static gd_status write_program(const gd_gpu *gpu, const void *key, gd_gpu_writer write,
+                               gd_gpu_source *source, gd_text_buffer *out)
 {
     const gd_dialect dialect = gpu->driver->dialect;
-    gd_text_buffer *const parts[] = { &source->definitions, &source->functions.text,
-                                      &source->text };
     gd_text_buffer used = { 0 };
-    gd_buffer_add(&used, "%s\n", source->kernel); /* names it, if it is the library's */
-    bool failed = false;
-    for (int i = 0; i < 3; i++) {
-        gd_buffer_add(&used, "%s", parts[i]->text ? parts[i]->text : "");
-        failed |= parts[i]->failed;
-    }
+    gd_status status = gd_gpu_source_write(key, write, source, &used);
     gd_codegen_begin(dialect, out);
     gd_buffer_add(out, "%s\n", source->definitions.text ? source->definitions.text : "");
-    gd_status status = gd_codegen_link(dialect, &used, out);
-    for (int i = 1; i < 3; i++)
-        gd_buffer_add(out, "\n%s", parts[i]->text ? parts[i]->text : "");
-    if (status == GD_OK && (out->failed || used.failed || failed))
-        status = GD_ERR_MEMORY;
+    if (status == GD_OK)
+        status = gd_codegen_link(dialect, &used, out);
+    const gd_text_buffer *const own[] = { &source->functions.text, &source->text };
+    for (int i = 0; i < 2; i++)
+        gd_buffer_add(out, "\n%s", own[i]->text ? own[i]->text : "");
     gd_free(used.text);
-    return status;
+    return status == GD_OK && out->failed ? GD_ERR_MEMORY : status;
 }
 
 static void *load(gd_gpu *gpu, const gd_text_buffer *program, const char *name)
@@ -128,31 +146,32 @@ static void *compile(gd_gpu *gpu, const gd_text_buffer *program, const char *nam
     return kernel;
 }
 
-static void *make(gd_gpu *gpu, const void *key, gd_gpu_writer write)
+static void *load_or_compile(gd_gpu *gpu, const gd_text_buffer *program, const char *name)
 {
-    gd_gpu_source *source = gd_alloc_zero(1, sizeof *source);
-    if (!source)
-        return NULL;
-    gd_text_buffer program = { 0 };
-    void *kernel = NULL;
-    write(key, source);
-    if (write_program(gpu, source, &program) == GD_OK) {
-        kernel = load(gpu, &program, source->kernel);
-        gpu->loaded += kernel != NULL;
-        if (!kernel) {
-            kernel = compile(gpu, &program, source->kernel);
-            gpu->compiled += kernel != NULL;
-        }
+    void *kernel = load(gpu, program, name);
+    gpu->loaded += kernel != NULL;
+    if (!kernel) {
+        kernel = compile(gpu, program, name);
+        gpu->compiled += kernel != NULL;
     }
-    gd_free(program.text);
-    gd_free(source->definitions.text);
-    gd_free(source->functions.text.text);
-    gd_free(source->text.text);
-    gd_free(source);
     return kernel;
 }
 
-void *gd_gpu_kernel(gd_gpu *gpu, const void *key, size_t bytes, gd_gpu_writer write)
+static void *make(gd_gpu *gpu, const void *key, gd_gpu_writer write)
+{
+    gd_gpu_source *source = gd_alloc_zero(1, sizeof *source);
+    gd_text_buffer program = { 0 };
+    void *kernel = NULL;
+    if (source && write_program(gpu, key, write, source, &program) == GD_OK)
+        kernel = load_or_compile(gpu, &program, source->kernel);
+    gd_free(program.text);
+    gd_gpu_source_free(source);
+    return kernel;
+}
+
+/* write: NULL, and the key is the text of a program, whose kernel is called `name`. */
+static void *find_or_make(gd_gpu *gpu, const void *key, size_t bytes, gd_gpu_writer write,
+                          const char *name)
 {
     gd_gpu_kernels *k = gpu->kernels;
     const uint64_t hash = hash_of(key, bytes);
@@ -162,12 +181,28 @@ void *gd_gpu_kernel(gd_gpu *gpu, const void *key, size_t bytes, gd_gpu_writer wr
             return e->kernel;
     }
     entry new = { .hash = hash, .bytes = bytes, .key = gd_alloc(bytes) };
-    if (!new.key || grow(k) != GD_OK || !(new.kernel = make(gpu, key, write))) {
+    if (!new.key || grow(k) != GD_OK) {
         gd_free(new.key);
         return NULL;
     }
     memcpy(new.key, key, bytes);
+    const gd_text_buffer program = { .text = new.key, .length = bytes - 1 };
+    new.kernel = write ? make(gpu, key, write) : load_or_compile(gpu, &program, name);
+    if (!new.kernel) {
+        gd_free(new.key);
+        return NULL;
+    }
     *find(k, hash, key, bytes) = new;
     k->count++;
     return new.kernel;
+}
+
+void *gd_gpu_kernel(gd_gpu *gpu, const void *key, size_t bytes, gd_gpu_writer write)
+{
+    return find_or_make(gpu, key, bytes, write, NULL);
+}
+
+void *gd_gpu_kernel_of(gd_gpu *gpu, const gd_text_buffer *program, const char *name)
+{
+    return find_or_make(gpu, program->text, program->length + 1, NULL, name);
 }

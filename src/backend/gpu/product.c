@@ -163,7 +163,10 @@ static gd_gpu_step *add_grad_input(gd_gpu_job *job, const gd_conv_sizes *s,
         most *= (s->in[a] + attr->stride[a] - 1) / attr->stride[a];
         phases *= attr->stride[a] < s->in[a] ? attr->stride[a] : s->in[a];
     }
-    return add_product(job, "conv_input", dtype, s->c, most, s->n * s->groups * phases);
+    gd_gpu_step *step =
+        add_product(job, "conv_input", dtype, s->c, most, s->n * s->groups * phases);
+    step->is_uneven = phases > 1;
+    return step;
 }
 
 /* f32 adds 0 where there is no bias. */

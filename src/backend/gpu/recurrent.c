@@ -75,6 +75,7 @@ bool gd_gpu_describe_recurrent(const gd_kernel_call *call, gd_gpu_job *job)
         return true;
     job->workspace = (size_t)(s.batch * s.gates * s.w) * sizeof(float);
     gd_gpu_step *step = gd_gpu_add_kernel(job, "recurrent_steps", s.batch, ITEMS);
+    step->is_uneven = true;
     add_places(step, places, 8);
     add_numbers(call, step, &s, 3, 0, call->n - 1);
     return true;
@@ -102,6 +103,7 @@ bool gd_gpu_describe_recurrent_grad(const gd_kernel_call *call, gd_gpu_job *job)
     s.time = call->in[0].layout->shape[0] / (s.batch * s.w * gd_recurrent_kept(attr->cell));
     job->workspace = (size_t)(s.batch * (2 + s.gates) * s.w) * sizeof(float);
     gd_gpu_step *step = gd_gpu_add_kernel(job, "recurrent_grad_steps", s.batch, ITEMS);
+    step->is_uneven = true;
     add_places(step, places, 8);
     add_numbers(call, step, &s, 2, call->n - 1, call->n - 2);
     return true;

@@ -1,6 +1,6 @@
-/* backend/gpu/replay.c: the calls of a plan as one piece of work for the device. The second run with the
- * same addresses is recorded by the driver, and later ones are a single launch. Start at
- * gd_gpu_run_calls.
+/* backend/gpu/replay.c: the calls of a plan as one piece of work for the device: one kernel, where that
+ * pays (one_kernel.c), or else a graph. The second run with the same addresses is recorded by the
+ * driver, and later ones are a single launch. Start at gd_gpu_run_calls.
  *
  * A recording holds addresses: of operands, of the workspace, of blocks behind them. So it is kept
  * under a hash of the first two, and is of no use once a block has been given back. Arguments come
@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/memory.h"
+#include "base/text.h"
 
 enum {
     KEPT = 8,
@@ -27,7 +28,8 @@ struct gd_replay {
     int count, oldest;
     uint64_t released; /* blocks, when those were made */
     int failures;
-    bool is_on_host; /* one of the calls is */
+    bool is_on_host;    /* one of the calls is */
+    gd_one_kernel *one; /* NULL: the calls are kernels */
 };
 
 static void add_operand(gd_hash *hash, const gd_operand *operand)
@@ -48,7 +50,7 @@ static uint64_t key_of(const gd_gpu *gpu, const gd_kernel_call *const *calls, si
         for (int k = 0; k < call->n; k++)
             add_operand(&hash, &call->in[k]);
         add_operand(&hash, &call->out);
-        const int extra = call->extra ? ((const gd_fused_attr *)call->attr)->n_extra : 0;
+        const int extra = call->extra ? gd_op_extra_count(call->op, call->attr) : 0;
         for (int k = 0; k < extra; k++)
             add_operand(&hash, &call->extra[k]);
     }
@@ -76,14 +78,18 @@ void gd_gpu_replay_free(gd_device *device, gd_replay *replay)
     if (!replay)
         return;
     forget((gd_gpu *)device, replay);
+    gd_gpu_one_kernel_free((gd_gpu *)device, replay->one);
     gd_free(replay);
 }
 
-static gd_replay *make(const gd_kernel_call *const *calls, size_t count)
+static gd_replay *make(gd_gpu *gpu, const gd_kernel_call *const *calls, size_t count)
 {
     gd_replay *r = gd_alloc_zero(1, sizeof *r);
     for (size_t i = 0; r && i < count; i++)
         r->is_on_host |= gd_gpu_runs_on_host(calls[i]);
+    gd_text ignored = { NULL, 0, 0 };
+    if (r && gd_gpu_one_kernel_pays(gpu, calls, count, &ignored))
+        r->one = gd_gpu_one_kernel_make(gpu, calls, count);
     return r;
 }
 
@@ -128,22 +134,44 @@ static void *record(gd_gpu *gpu, const gd_kernel_call *const *calls, size_t coun
     return graph;
 }
 
+void gd_gpu_explain_calls(gd_device *device, const gd_kernel_call *const *calls, size_t count,
+                          gd_text *text)
+{
+    gd_gpu *gpu = (gd_gpu *)device;
+    char how[256] = "";
+    gd_text out = { how, sizeof how, 0 };
+    if (gd_gpu_one_kernel_pays(gpu, calls, count, &out))
+        gd_text_add(text, "runs them as one kernel of %s steps", how);
+    else
+        gd_text_add(text, "runs them as kernels one after another%s: %s",
+                    gpu->driver->record_begin ? ", in one graph where none runs on the host" : "",
+                    how);
+}
+
 gd_status gd_gpu_run_calls(gd_device *device, const gd_kernel_call *const *calls, size_t count,
                            gd_replay **replay)
 {
     gd_gpu *gpu = (gd_gpu *)device;
-    if (!gpu->driver->record_begin || count == 0)
+    if (count == 0)
         return run_each(calls, count);
-    if (!*replay && !(*replay = make(calls, count)))
+    if (!*replay && !(*replay = make(gpu, calls, count)))
         return GD_ERR_MEMORY;
     gd_replay *r = *replay;
-    if (r->is_on_host || r->failures == MOST_FAILURES)
+    if (r->is_on_host || (!r->one && !gpu->driver->record_begin))
+        return run_each(calls, count);
+    const uint64_t key = key_of(gpu, calls, count);
+    if (r->one) {
+        bool done;
+        const gd_status status = gd_gpu_one_kernel_run(gpu, r->one, calls, key, &done);
+        if (done || status != GD_OK)
+            return status;
+    }
+    if (!gpu->driver->record_begin || r->failures == MOST_FAILURES)
         return run_each(calls, count);
     if (r->released != gpu->released) {
         forget(gpu, r);
         r->released = gpu->released;
     }
-    const uint64_t key = key_of(gpu, calls, count);
     recording *known = find(r, key);
     if (!known) {
         note(gpu, r, key);

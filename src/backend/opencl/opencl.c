@@ -343,7 +343,7 @@ static cl_int set_arguments(const opencl *o, const gd_gpu_launch *launch)
         if (code == CL_SUCCESS)
             code = o->cl->clSetKernelArg(launch->kernel, number++, sizeof offset, &offset);
     }
-    if (code == CL_SUCCESS)
+    if (code == CL_SUCCESS && launch->numbers)
         code = o->cl->clSetKernelArg(launch->kernel, number,
                                      sizeof(int64_t) * (size_t)launch->numbers, launch->number);
     return code;

@@ -73,25 +73,36 @@ static float round_block(const float *x, int *q)
     return counts ? largest / 127.0f : 0.0f;
 }
 
+/* Weight p of block b of row j. */
+static int weight_of(const gd_operand *w, int64_t j, int64_t b, int p)
+{
+    const int64_t width = w->layout->shape[1];
+    if (w->layout->dtype == GD_I8)
+        return (int)gd_ref_load_integer(w, j * width + b * BLOCK + p);
+    const int64_t half = BLOCK / 2;
+    const int both = (int)gd_ref_load_integer(w, j * width + b * half + p % half);
+    return (p < half ? both & 15 : both >> 4) - 8;
+}
+
 /* Term b of the sum for row i of x and row j of the weights. */
 static float term_of(const gd_operand *in, int64_t i, int64_t j, int64_t b)
 {
-    const int64_t inner = in[1].layout->shape[1];
+    const int64_t blocks = in[2].layout->shape[1], inner = blocks * BLOCK;
     float x[BLOCK];
     int q[BLOCK], sum = 0;
     for (int p = 0; p < BLOCK; p++)
         x[p] = (float)gd_ref_load(&in[0], i * inner + b * BLOCK + p);
     const float scale = round_block(x, q);
     for (int p = 0; p < BLOCK; p++)
-        sum += q[p] * (int)gd_ref_load_integer(&in[1], j * inner + b * BLOCK + p);
-    const float both = scale * (float)gd_ref_load(&in[2], j * (inner / BLOCK) + b);
+        sum += q[p] * weight_of(&in[1], j, b, p);
+    const float both = scale * (float)gd_ref_load(&in[2], j * blocks + b);
     return both * (float)sum;
 }
 
 static gd_status quantized_linear(const gd_kernel_call *call)
 {
     const int64_t columns = call->in[1].layout->shape[0];
-    const int64_t blocks = call->in[1].layout->shape[1] / BLOCK;
+    const int64_t blocks = call->in[2].layout->shape[1];
     const int64_t count = gd_layout_count(call->out.layout);
     for (int64_t at = 0; at < count; at++) {
         float lane[8] = { 0 };

@@ -1,0 +1,20 @@
+/* ops/adam.h: the step of Adam as one op, for src/optim. */
+#ifndef GD_OPS_ADAM_H
+#define GD_OPS_ADAM_H
+
+#include <gradus/ops.h>
+
+#include "ops/attrs.h"
+
+/* The step of Adam (Kingma and Ba 2015) with decoupled decay (Loshchilov and Hutter 2019), from
+ * in[GD_ADAM_OPERANDS], all of one floating-point dtype: p, g, m and v of one shape, the others 0-d;
+ * decay may be NULL, which is 1. results: m' and v', which are 0 where they would be subnormal, and p'.
+ *
+ *     m' = m + rest1 (g - m)        v' = beta2 v + (rest2 g) g
+ *     p' = decay p - step_size m' / (sqrt(v') + epsilon)
+ *
+ * In a trace, where the device has a kernel for it, it is the op `adam`; else it is put together of
+ * elementwise ops, to the same bits. Without gradients. false, with the error recorded: failed. */
+bool gd_adam_step(gd_tensor *const *in, gd_tensor *results[GD_ADAM_RESULTS]);
+
+#endif
