@@ -1,5 +1,6 @@
-/* ops/activation.c: activations made of other ops; compiled, each is one pass. What a branch not
- * taken would compute is kept finite, because the gradient of a choice passes through both. */
+/* ops/activation.c: activations made of other ops; compiled, each is one pass. GELU and SiLU are ops
+ * of their own (ops/elementwise.def). What a branch not taken would compute is kept finite, because
+ * the gradient of a choice passes through both. */
 #include "ops/internal.h"
 
 static gd_tensor *is_positive(gd_tensor *x)

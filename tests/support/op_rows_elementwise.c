@@ -124,6 +124,7 @@ static long double python_mod(long double x, long double y)
 #define D  OP_DIFFERENTIABLE
 #define E  OP_EXACT
 #define DE (D | E)
+#define DC (D | OP_COMPOUND)
 
 BINARY(add, -20, 20, -20, 20, RESULT_NUMERIC, 0, DE, x + y)
 BINARY(sub, -20, 20, -20, 20, RESULT_NUMERIC, 0, DE, x - y)
@@ -205,13 +206,14 @@ static long double logistic(long double x)
     return 1 / (1 + expl(-x));
 }
 
-UNARY(gelu, 0.1, 3, RESULT_FLOAT, 8, D, x *normal_cdf(x))
-UNARY(gelu_tanh, 0.1, 3, RESULT_FLOAT, 8, D, x / 2 * (1 + tanhl(gelu_inner(x))))
-UNARY(silu, -5, 5, RESULT_FLOAT, 4, D, x *logistic(x))
-BINARY(gelu_grad, -3, 3, 0.1, 3, RESULT_FLOAT, 8, D,
+UNARY(gelu, 0.1, 3, RESULT_FLOAT, 8, DC, x *normal_cdf(x))
+UNARY(gelu_tanh, 0.1, 3, RESULT_FLOAT, 8, DC, x / 2 * (1 + tanhl(gelu_inner(x))))
+UNARY(silu, -5, 5, RESULT_FLOAT, 4, DC, x *logistic(x))
+/* Their terms cancel where x is negative, as some of the special values are. */
+BINARY(gelu_grad, -3, 3, 0.1, 3, RESULT_FLOAT, 16, DC,
        x *(normal_cdf(y) + y * expl(-y * y / 2) * 0.398942280401432677940L))
-BINARY(gelu_tanh_grad, -3, 3, 0.1, 3, RESULT_FLOAT, 8, D, x *gelu_tanh_slope(y))
-BINARY(silu_grad, -3, 3, 0.1, 5, RESULT_FLOAT, 8, D,
+BINARY(gelu_tanh_grad, -3, 3, 0.1, 3, RESULT_FLOAT, 16, DC, x *gelu_tanh_slope(y))
+BINARY(silu_grad, -3, 3, 0.1, 5, RESULT_FLOAT, 16, DC,
        x *logistic(y) * (1 + y * (1 - logistic(y))))
 UNARY(sigmoid, -8, 8, RESULT_FLOAT, 2, D, 1 / (1 + expl(-x)))
 UNARY(softplus, -8, 8, RESULT_FLOAT, 2, D, log1pl(expl(x)))
