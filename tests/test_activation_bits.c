@@ -58,12 +58,12 @@ enum { NUMBERS = 40009 };
  * become 0 or the identity; then two thirds of any bits, a third from -12 to 12. */
 static double number(numbers *n, gd_dtype dtype, int i)
 {
-    static const double special[] = { NAN,      INFINITY, 0,      FLT_TRUE_MIN, FLT_MIN, 0x1p-130,
-                                      FLT_MAX,  DBL_MIN,  1e-310, DBL_MAX,      0x1p63,  0x1p-63,
-                                      0.75,     0.7517,   1.2785, 0.92,         1.3,     1,
-                                      5.5,      8.5,      13.5,   20,           38,      88.7,
-                                      103.9,    104.1,    709,    745,          1e4,     65504,
-                                      0x1p-24,  0x1p-14,  0x1p64, 1e19,         1e13,    3e38,
+    static const double special[] = { NAN,     INFINITY, 0,      FLT_TRUE_MIN, FLT_MIN, 0x1p-130,
+                                      FLT_MAX, DBL_MIN,  1e-310, DBL_MAX,      0x1p63,  0x1p-63,
+                                      0.75,    0.7517,   1.2785, 0.92,         1.3,     1,
+                                      5.5,     8.5,      13.5,   20,           38,      88.7,
+                                      103.9,   104.1,    709,    745,          1e4,     65504,
+                                      0x1p-24, 0x1p-14,  0x1p64, 1e19,         1e13,    3e38,
                                       1.84e19 };
     if (i < 2 * COUNT(special))
         return i % 2 ? -special[i / 2] : special[i / 2];

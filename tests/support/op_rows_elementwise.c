@@ -213,8 +213,7 @@ UNARY(silu, -5, 5, RESULT_FLOAT, 4, DC, x *logistic(x))
 BINARY(gelu_grad, -3, 3, 0.1, 3, RESULT_FLOAT, 16, DC,
        x *(normal_cdf(y) + y * expl(-y * y / 2) * 0.398942280401432677940L))
 BINARY(gelu_tanh_grad, -3, 3, 0.1, 3, RESULT_FLOAT, 16, DC, x *gelu_tanh_slope(y))
-BINARY(silu_grad, -3, 3, 0.1, 5, RESULT_FLOAT, 16, DC,
-       x *logistic(y) * (1 + y * (1 - logistic(y))))
+BINARY(silu_grad, -3, 3, 0.1, 5, RESULT_FLOAT, 16, DC, x *logistic(y) * (1 + y * (1 - logistic(y))))
 UNARY(sigmoid, -8, 8, RESULT_FLOAT, 2, D, 1 / (1 + expl(-x)))
 UNARY(softplus, -8, 8, RESULT_FLOAT, 2, D, log1pl(expl(x)))
 UNARY(erf, -2.5, 2.5, RESULT_FLOAT, 2, D, erfl(x))

@@ -66,7 +66,7 @@
 #define GELU_GRAD(g, x)        NAME(activation_gelu_grad)(g, x)
 #define GELU_TANH(x)           NAME(activation_gelu_tanh)(x)
 #define GELU_TANH_GRAD(g, x)   NAME(activation_gelu_tanh_grad)(g, x)
-#define SILU(x)                ((x) * SIGMOID(x))
+#define SILU(x)                ((x)*SIGMOID(x))
 #define SILU_GRAD(g, x)        NAME(activation_silu_grad)(g, x)
 
 static real sigmoid(real x)
