@@ -195,6 +195,8 @@ gd_status gd_export_recurrent(gd_export *e, const gd_step *step)
     const int n = value->n, h0 = is_gradient ? 2 : 3;
     const int g = n - 1, lengths = is_gradient ? n - 2 : n - 1;
     const gd_layout *u = layout_of(e, value->in[1]), *first = layout_of(e, value->in[h0]);
+    if (u->dtype != GD_F32)
+        return gd_export_refuse(step, e, gd_dtype_name(u->dtype));
     const gd_layout *in = layout_of(e, value->in[0]);
     int64_t sizes[3] = { first->shape[0], 0, first->shape[1] }; /* batch, time, width */
     sizes[1] = is_gradient ? in->shape[0] / (sizes[0] * sizes[2] * gd_recurrent_kept(attr->cell))

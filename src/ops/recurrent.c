@@ -13,11 +13,15 @@
  * The op `recurrent` leaves in one flat result what its gradient needs: all h [batch, time, h], for
  * LSTM all c, then the gates [batch, time, 4h] (GRU: r, k, n and an). `recurrent_result` is the
  * view of it that users get. A sequence that is over keeps its h and c.
+ *
+ * u may be bf16 beside f32: then h u, and backward the gradient of a by u's transpose, are products of
+ * bf16, with h and that gradient rounded as they go in and sums in f32. All else is f32.
  */
 #include "ops/internal.h"
 
 #include <limits.h>
 
+#include "backend/backend.h"
 #include "base/memory.h"
 #include "base/options.h"
 
@@ -45,11 +49,23 @@ static bool is_shape(const gd_layout *x, gd_shape shape)
     return same;
 }
 
+/* u is as z, or bf16 beside f32. */
+static gd_status check_weight(const gd_layout *z, const gd_layout *u)
+{
+    if (u->dtype == z->dtype || (u->dtype == GD_BF16 && z->dtype == GD_F32))
+        return GD_OK;
+    return gd_fail(GD_ERR_DTYPE,
+                   "gd_recurrent: operand 0 is %s and the weight %s; they must be alike",
+                   gd_dtype_name(z->dtype), gd_dtype_name(u->dtype));
+}
+
 static gd_status check(int n, const gd_layout *const *in, const gd_recurrent_attr *a)
 {
     int states = is_lstm(a) ? 2 : 1;
     if (n != 3 + states + (a->has_lengths != 0))
         return gd_fail(GD_ERR_INVALID, "recurrent: %d operands do not fit the cell", n);
+    if (check_weight(in[Z], in[U]) != GD_OK)
+        return gd_error_last();
     int64_t gates = gd_recurrent_gates(a->cell);
     if (in[Z]->rank != 3 || in[U]->rank != 2 || in[Z]->shape[1] < 1 || in[U]->shape[0] < 1)
         return fail_shape(in, "[batch, time, gates * width] and [width, gates * width] are needed, "
@@ -117,6 +133,8 @@ static gd_status infer_grad(int n, const gd_layout *const *in, const void *attr,
     int states = is_lstm(a) ? 2 : 1;
     if (n != 3 + states + (a->has_lengths != 0) || in[1]->rank != 2 || in[2]->rank != 2)
         return gd_fail(GD_ERR_INVALID, "recurrent_grad: the operands do not fit the cell");
+    if (check_weight(in[0], in[1]) != GD_OK)
+        return gd_error_last();
     int64_t width = in[1]->shape[1], batch = in[2]->shape[0];
     int64_t gates = gd_recurrent_gates(a->cell), each = batch * width * gd_recurrent_kept(a->cell);
     int64_t time = each > 0 ? in[0]->shape[0] / each : 0;
@@ -189,9 +207,11 @@ static bool vjp_result(gd_tensor *r, gd_tensor *g, gd_tensor **d)
         da = take_part(all, &at, GD_SHAPE(batch, time, gates * width));
     if (!dz || !da || !gd_put(&d[1 + Z], dz))
         return false;
+    const gd_dtype factor = in[U]->layout.dtype;
     if (gd_wants_grad(in[U]) &&
         !gd_put(&d[1 + U],
-                gd_matmul(gd_transpose(flat_rows(states_before(r, a)), 0, 1), flat_rows(da))))
+                gd_matmul(gd_transpose(gd_as_dtype(flat_rows(states_before(r, a)), factor), 0, 1),
+                          gd_as_dtype(flat_rows(da), factor))))
         return false;
     if (gd_wants_grad(in[B]) && !gd_put(&d[1 + B], gd_sum(da, GD_AXES(0, 1), false)))
         return false;
@@ -233,7 +253,7 @@ const gd_op gd_op_recurrent = { .id = GD_OP_recurrent,
                                 .arity = GD_OP_VARIADIC,
                                 .flags = GD_OP_LOWER,
                                 .dtypes = GD_DTYPES_REAL,
-                                .alike = 1 << U | 1 << B | 1 << H0,
+                                .alike = 1 << B | 1 << H0,
                                 .attr_size = sizeof(gd_recurrent_attr),
                                 .infer = infer_recurrent,
                                 .format = format_recurrent,
@@ -244,8 +264,7 @@ const gd_op gd_op_recurrent_result = { .id = GD_OP_recurrent_result,
                                        .name = "recurrent_result",
                                        .arity = GD_OP_VARIADIC,
                                        .dtypes = GD_DTYPES_REAL,
-                                       .alike = 1 << (1 + Z) | 1 << (1 + U) | 1 << (1 + B) |
-                                                1 << (1 + H0),
+                                       .alike = 1 << (1 + Z) | 1 << (1 + B) | 1 << (1 + H0),
                                        .flags = GD_OP_VIEW,
                                        .attr_size = sizeof(gd_recurrent_attr),
                                        .infer = infer_result,
@@ -256,7 +275,7 @@ const gd_op gd_op_recurrent_grad = { .id = GD_OP_recurrent_grad,
                                      .name = "recurrent_grad",
                                      .arity = GD_OP_VARIADIC,
                                      .dtypes = GD_DTYPES_REAL,
-                                     .alike = 1 << 1 | 1 << 2,
+                                     .alike = 1 << 2,
                                      .attr_size = sizeof(gd_recurrent_attr),
                                      .infer = infer_grad,
                                      .vjp = vjp_grad,
@@ -357,9 +376,13 @@ static gd_tensor *build_recurrent(gd_tensor *z, gd_tensor *weight, gd_tensor *bi
         if (*operands[i] && !gd_autocast_is_on(z->context))
             dtype = gd_dtype_promote(dtype, (*operands[i])->layout.dtype);
     dtype = gd_float_dtype(dtype);
+    const gd_dtype compute = gd_compute_dtype(GD_OP_recurrent, dtype);
+    /* The kernel's weight of bf16 stays so, where the device has such products. */
+    const bool keeps = dtype == GD_BF16 && weight->layout.dtype == GD_BF16 && !o.plain &&
+                       gd_dtype_set_has(z->context->device->half_products, GD_BF16);
     for (int i = 0; i < 5; i++) {
         gd_tensor *given = *operands[i];
-        if (given && !(*operands[i] = gd_as_dtype(given, gd_compute_dtype(GD_OP_recurrent, dtype))))
+        if (given && !(i == U && keeps) && !(*operands[i] = gd_as_dtype(given, compute)))
             return NULL;
     }
     gd_shape shape = gd_layout_shape(&z->layout), u = gd_layout_shape(&weight->layout);
@@ -382,6 +405,11 @@ static gd_tensor *build_recurrent(gd_tensor *z, gd_tensor *weight, gd_tensor *bi
         layouts[i] = &in[1 + i]->layout;
     }
     if (check(n, layouts, &attr) != GD_OK)
+        return NULL;
+    if (keeps && (u.dim[0] > GD_RECURRENT_WIDEST ||
+                  !gd_op_is_taken(z->context, GD_OP_recurrent, n, layouts, &attr)))
+        in[1 + U] = gd_as_dtype(weight, compute);
+    if (!in[1 + U])
         return NULL;
     gd_tensor *h, *last_cell = NULL;
     if (o.plain || u.dim[0] > GD_RECURRENT_WIDEST) {

@@ -177,7 +177,8 @@ static void grad_weight(void *context, int64_t begin, int64_t end, int thread)
 
 /* ---- the ops ---- */
 
-#define LEAST_CHANNELS 16
+#define LEAST_ROWS     16 /* channels of the result */
+#define LEAST_CHANNELS 8  /* that windows see */
 
 enum direction { FORWARD, GRAD_INPUT, GRAD_WEIGHT };
 static const gd_range_fn f64_planes[] = { forward, grad_input, grad_weight };
@@ -212,8 +213,7 @@ static const gd_conv_fn bf16[3];
 /* Whether there is a kernel, for bf16 whether it pays. Where products widen it does not: packed windows
  * are the slowest of the ways that f32 has. Elsewhere a row of 32 positions of a window takes 5 ns to
  * pack and 20 ns more to find, which the channels share (Emerald Rapids); f32 multiplies it by a channel
- * of the result in half a nanosecond. So it does with 16 channels on either side, as all three directions
- * have both in turn. GRADUS_CONV=packed: whatever the channels. */
+ * of the result in half a nanosecond. GRADUS_CONV=packed: whatever the channels. */
 bool gd_cpu_convolution_takes(const gd_kernel_call *call)
 {
     const gd_cpu_device *cpu = (const gd_cpu_device *)call->device;
@@ -221,8 +221,10 @@ bool gd_cpu_convolution_takes(const gd_kernel_call *call)
         return true;
     if (!bf16[FORWARD] || cpu->gemm_bf16->b_packed_bytes != (int)sizeof(uint16_t))
         return false;
-    const gd_conv_sizes s = sizes_of(call, direction_of(call));
-    return cpu->paths.conv == GD_CONV_PACKED || (s.c >= LEAST_CHANNELS && s.o >= LEAST_CHANNELS);
+    const enum direction direction = direction_of(call);
+    const gd_conv_sizes s = sizes_of(call, direction);
+    const int64_t rows = direction == GRAD_INPUT ? s.c : s.o, channels = s.c + s.o - rows;
+    return cpu->paths.conv == GD_CONV_PACKED || (rows >= LEAST_ROWS && channels >= LEAST_CHANNELS);
 }
 
 /* Of f32 or bf16, with a result in f32. A plan that is explained may have no addresses: some stands

@@ -9,6 +9,7 @@
 #include "backend/cpu/attention.h"
 #include "backend/cpu/elementwise.h"
 #include "backend/cpu/gemm_bf16.h"
+#include "backend/cpu/recurrent.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/text.h"
@@ -88,6 +89,8 @@ static void fill_table(gd_cpu_device *cpu)
     cpu->base.takes[GD_OP_convolution] = gd_cpu_convolution_takes;
     cpu->base.takes[GD_OP_convolution_grad_input] = gd_cpu_convolution_takes;
     cpu->base.takes[GD_OP_convolution_grad_weight] = gd_cpu_convolution_takes;
+    cpu->base.takes[GD_OP_recurrent] = gd_recurrent_takes;
+    cpu->base.takes[GD_OP_recurrent_grad] = gd_recurrent_takes;
     cpu->base.takes[GD_OP_attention] = gd_attention_takes;
     cpu->base.takes[GD_OP_attention_grad] = gd_attention_takes;
     gd_cpu_register_memory(cpu->base.kernel);

@@ -4,6 +4,7 @@
  */
 #include "backend/cpu/recurrent.h"
 
+#include "backend/cpu/gemm_micro.h"
 #include "base/threads.h"
 #include "ops/attrs.h"
 
@@ -26,6 +27,7 @@ typedef struct job {
     const gd_recurrent_attr *attr;
     const gd_gemm_micro *gemm;
     int64_t size; /* of an element */
+    bool is_half; /* u is bf16 */
     int64_t batch, time, w, gates, kept;
     int64_t rows; /* sequences a thread takes together */
     const gd_operand *u, *h0, *c0, *lengths;
@@ -38,9 +40,10 @@ typedef struct job {
 } job;
 
 /* Scratch of some rows: h (or dh), c (or dc) [rows, w], a (or da) [rows, gates * w]; and of one, a
- * first h and c [w]; and what products take. */
+ * first h and c [w]; where u is bf16, what is multiplied by it, rounded; and what products take. */
 typedef struct state {
     char *h, *c, *a, *first_h, *first_c;
+    uint16_t *rounded;
     gd_workspace products;
 } state;
 
@@ -53,6 +56,9 @@ static state state_of(const job *j, int thread)
     s.a = gd_scratch_take(&scratch, (size_t)j->gates * rows);
     s.first_h = gd_scratch_take(&scratch, row);
     s.first_c = gd_scratch_take(&scratch, row);
+    if (j->is_half)
+        s.rounded =
+            gd_scratch_take(&scratch, (size_t)(j->rows * j->gates * j->w) * sizeof *s.rounded);
     s.products = gd_scratch_rest(&scratch);
     return s;
 }
@@ -77,10 +83,12 @@ static void multiply(const job *j, const state *s, int64_t rows, int64_t k, int6
                      const char *a, const gd_operand *b, char *c, bool accumulate)
 {
     const gd_cpu_device *cpu = (const gd_cpu_device *)j->call->device;
+    if (j->is_half)
+        j->loops->round(s->rounded, (const float *)(const void *)a, rows * k);
     gd_gemm_args args = { .m = rows,
                           .n = n,
                           .k = k,
-                          .a = a,
+                          .a = j->is_half ? (const void *)s->rounded : a,
                           .a_row_stride = k,
                           .a_col_stride = 1,
                           .b = b->data,
@@ -101,11 +109,15 @@ static job job_of(const gd_kernel_call *call, const gd_recurrent_loops *f32)
     const gd_cpu_device *cpu = (const gd_cpu_device *)call->device;
     const gd_recurrent_attr *attr = call->attr;
     bool is_f64 = call->out.layout->dtype == GD_F64;
+    bool is_half = call->in[1].layout->dtype == GD_BF16;
     return (job){ .call = call,
                   .loops = is_f64 ? &loops_f64 : f32,
                   .attr = attr,
-                  .gemm = is_f64 ? cpu->gemm_f64 : cpu->gemm_f32,
+                  .gemm = is_half  ? cpu->gemm_bf16
+                          : is_f64 ? cpu->gemm_f64
+                                   : cpu->gemm_f32,
                   .size = is_f64 ? 8 : 4,
+                  .is_half = is_half,
                   .gates = gd_recurrent_gates(attr->cell),
                   .kept = gd_recurrent_kept(attr->cell),
                   .lengths = attr->has_lengths ? call->in : NULL };
@@ -121,7 +133,9 @@ static void place(job *j, const void *packed)
     j->h = (char *)(uintptr_t)packed;
     j->c = j->h + steps; /* LSTM */
     j->gate = j->attr->cell == GD_CELL_LSTM ? j->c + steps : j->h + steps;
-    int64_t most = ((int64_t)GD_CPU_SCRATCH / (j->w * j->size) - 2) / (2 + j->gates);
+    int64_t each =
+        2 + j->gates + (j->is_half ? (j->gates + 1) / 2 : 0); /* numbers of a row, by w */
+    int64_t most = ((int64_t)GD_CPU_SCRATCH / (j->w * j->size) - 2) / each;
     int64_t even = (j->batch + j->call->device->threads - 1) / j->call->device->threads;
     j->rows = even < most ? even : most;
     j->rows = j->rows < 1 ? 1 : j->rows;
@@ -233,6 +247,17 @@ static void range_backward(void *context, int64_t begin, int64_t end, int thread
 }
 
 /* ---- the kernels ---- */
+
+#define LEAST_BATCH 32 /* u is packed anew in each step, which takes as long as eight rows in f32 */
+
+bool gd_recurrent_takes(const gd_kernel_call *call)
+{
+    const gd_cpu_device *cpu = (const gd_cpu_device *)call->device;
+    const int h0 = call->op->id == GD_OP_recurrent ? 3 : 2;
+    return call->in[1].layout->dtype != GD_BF16 ||
+           (cpu->gemm_bf16->b_packed_bytes == (int)sizeof(uint16_t) &&
+            call->in[h0].layout->shape[0] >= LEAST_BATCH);
+}
 
 static void run(job *j, gd_range_fn range)
 {

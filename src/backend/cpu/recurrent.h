@@ -12,7 +12,12 @@ typedef struct gd_recurrent_loops {
                     void *c, void *gates);
     void (*backward)(int cell, int64_t w, const void *gates, const void *h, const void *before,
                      const void *c, const void *c_before, void *dh, void *dc, void *dz, void *da);
+    /* count numbers to bf16 */
+    void (*round)(uint16_t *to, const float *from, int64_t count);
 } gd_recurrent_loops;
+
+/* f32 and f64; a weight of bf16 where instructions multiply it, and sequences enough. */
+bool gd_recurrent_takes(const gd_kernel_call *call);
 
 gd_status gd_recurrent_run(const gd_kernel_call *call, const gd_recurrent_loops *f32);
 gd_status gd_recurrent_grad_run(const gd_kernel_call *call, const gd_recurrent_loops *f32);

@@ -3,6 +3,7 @@
 
 #include "backend/cpu/isa.h"
 #include "backend/cpu/vecmath.h"
+#include "base/half.h"
 
 #define REAL       float
 #define SIGMOID(x) gd_sigmoid_f32(x)
@@ -15,8 +16,15 @@
 #endif
 #include "backend/cpu/recurrent_cells.h"
 
+static void round_to_bf16(uint16_t *restrict to, const float *restrict from, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++)
+        to[i] = gd_f32_to_bf16(from[i]);
+}
+
 static const gd_recurrent_loops loops = { .forward = cell_forward_f32,
-                                          .backward = cell_backward_f32 };
+                                          .backward = cell_backward_f32,
+                                          .round = round_to_bf16 };
 
 static gd_status recurrent_kernel(const gd_kernel_call *call)
 {
