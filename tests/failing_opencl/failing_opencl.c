@@ -164,6 +164,8 @@ MAKE(cl_mem, clCreateBuffer,
      (cl_context context, cl_bitfield flags, size_t bytes, void *host, cl_int *code),
      (context, flags, bytes, host, code))
 RELEASE(clReleaseMemObject, cl_mem)
+PASS(clGetMemObjectInfo, (cl_mem of, cl_uint what, size_t bytes, void *to, size_t *size),
+     (of, what, bytes, to, size), false)
 PASS(clEnqueueReadBuffer,
      (cl_command_queue queue, cl_mem from, cl_bool waits, size_t offset, size_t bytes, void *to,
       cl_uint count, const cl_event *after, cl_event *event),
