@@ -240,6 +240,13 @@ static const reference references[GD_OP_ELEMENTWISE_COUNT] = {
     [GD_OP_tanh] = { 1, NEAR(tanh, 2) },
     [GD_OP_relu] = { 1, BOTH(relu), WHOLE(relu) },
     [GD_OP_relu_grad] = { 2, BOTH(relu_grad), WHOLE(relu_grad) },
+    /* tests/test_activation_bits.c */
+    [GD_OP_gelu] = { .arity = 1, .elsewhere = true },
+    [GD_OP_gelu_grad] = { .arity = 2, .elsewhere = true },
+    [GD_OP_gelu_tanh] = { .arity = 1, .elsewhere = true },
+    [GD_OP_gelu_tanh_grad] = { .arity = 2, .elsewhere = true },
+    [GD_OP_silu] = { .arity = 1, .elsewhere = true },
+    [GD_OP_silu_grad] = { .arity = 2, .elsewhere = true },
     [GD_OP_sigmoid] = { 1, NEAR(sigmoid, 3) },
     [GD_OP_softplus] = { 1, NEAR(softplus, 3) },
     [GD_OP_erf] = { 1, NEAR(erf, 2) },

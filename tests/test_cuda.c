@@ -13,6 +13,7 @@
 #include "backend/gpu/gpu.h"
 #include "fake_cuda/fake.h"
 #include "graph/context.h"
+#include "support/dlpack.h"
 #include "support/device_program.h"
 #include "support/device_rows.h"
 #include "support/tensors.h"
@@ -540,6 +541,12 @@ static void an_index_out_of_range_is_told_when_a_plan_is_replayed(void **state)
     expect_nothing_left();
 }
 
+static void memory_is_shared_by_dlpack(void **state)
+{
+    (void)state;
+    check_dlpack_of_device("cuda", 2, true);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -556,6 +563,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(casts_give_the_cpus_bits_of_any_bits, open_contexts,
                                         close_contexts),
         cmocka_unit_test_setup_teardown(a_device_is_described, open_contexts, close_contexts),
+        cmocka_unit_test(memory_is_shared_by_dlpack),
         cmocka_unit_test(a_step_is_one_launch),
         cmocka_unit_test(an_index_out_of_range_is_told_when_a_plan_is_replayed),
         cmocka_unit_test(programs_give_the_same_bits_whenever_work_is_done),

@@ -1,5 +1,5 @@
-/* tests/test_dlpack.c: tensors' memory shared with other libraries. The structs are written down here
- * once more, from dlpack.h 1.1. */
+/* tests/test_dlpack.c: tensors' memory shared with other libraries. That of devices: test_opencl.c and
+ * test_cuda.c. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -9,38 +9,8 @@
 #include <pthread.h>
 
 #include "support/context.h"
+#include "support/dlpack.h"
 
-typedef struct {
-    void *data;
-    struct {
-        int32_t device_type, device_id;
-    } device;
-    int32_t ndim;
-    struct {
-        uint8_t code, bits;
-        uint16_t lanes;
-    } dtype;
-    int64_t *shape, *strides;
-    uint64_t byte_offset;
-} DLTensor;
-
-struct DLManagedTensor {
-    DLTensor dl_tensor;
-    void *manager_ctx;
-    void (*deleter)(DLManagedTensor *self);
-};
-
-struct DLManagedTensorVersioned {
-    struct {
-        uint32_t major, minor;
-    } version;
-    void *manager_ctx;
-    void (*deleter)(DLManagedTensorVersioned *self);
-    uint64_t flags;
-    DLTensor dl_tensor;
-};
-
-/* Memory is shared on the CPU alone. */
 static int open_cpu(void **state)
 {
     gd_error_clear();

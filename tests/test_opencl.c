@@ -15,6 +15,7 @@
 
 #include "backend/gpu/gpu.h"
 #include "graph/context.h"
+#include "support/dlpack.h"
 #include "support/device_rows.h"
 #include "support/tensors.h"
 
@@ -392,6 +393,12 @@ static void a_second_start_compiles_nothing(void **state)
     assert_memory_equal(first, second, sizeof first);
 }
 
+static void memory_is_shared_by_dlpack(void **state)
+{
+    (void)state;
+    check_dlpack_of_device("opencl", 4, false);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -408,6 +415,7 @@ int main(void)
         cmocka_unit_test(training_gives_the_same_bits),
         cmocka_unit_test(compiled_kernels_are_kept),
         cmocka_unit_test(a_second_start_compiles_nothing),
+        cmocka_unit_test(memory_is_shared_by_dlpack),
         cmocka_unit_test(devices_are_opened_by_number),
     };
     if (gd_backend_opencl.count() == 0) {

@@ -304,6 +304,8 @@ static double oracle_tolerance(const op_row *row, gd_dtype dtype)
     if (row->id == GD_OP_pow_log)
         return 3;
     bool once = (row->flags & OP_EXACT) && dtype != GD_F64 && row->id != GD_OP_rsqrt;
+    if (row->flags & OP_COMPOUND)
+        return row->ulp;
     return once ? 0 : row->id == GD_OP_COUNT && !(row->flags & OP_EXACT) ? row->ulp : 1;
 }
 

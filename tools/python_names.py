@@ -15,8 +15,8 @@ ALIASES = {
 RENAMED = {"gd_equal": "array_equal"}
 
 # Functions of tensors that the package has otherwise, as methods or in a module, and functions of no tensors that it shows.
-PRIVATE = {"call", "claim", "detach", "grad", "gradient", "integer_pow", "item", "output", "pow_log", "relu_grad", "retain_grad", "scalar", "set_name",
-           "set_requires_grad", "to"}
+PRIVATE = {"call", "claim", "detach", "grad", "gelu_grad", "gelu_tanh_grad", "gradient", "integer_pow", "item", "output", "pow_log", "relu_grad", "retain_grad", "scalar", "set_name",
+           "set_requires_grad", "silu_grad", "to"}
 PUBLIC = {"augment_draws", "allclose", "array_equal"}
 
 # Names of parameters.

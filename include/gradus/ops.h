@@ -206,6 +206,10 @@ GD_API gd_tensor *gd_categorical(gd_tensor *logits, int axis);
 /* Gradient helpers, ops in their own right because derivatives are graphs too. */
 /* g where y > 0, else 0 */
 GD_API gd_tensor *gd_relu_grad(gd_tensor *g, gd_tensor *y);
+/* g times the derivative of gelu, gelu_tanh or silu at x; the shapes broadcast */
+GD_API gd_tensor *gd_gelu_grad(gd_tensor *g, gd_tensor *x);
+GD_API gd_tensor *gd_gelu_tanh_grad(gd_tensor *g, gd_tensor *x);
+GD_API gd_tensor *gd_silu_grad(gd_tensor *g, gd_tensor *x);
 /* x^y ln x; 0 at x = 0, y >= 0 */
 GD_API gd_tensor *gd_pow_log(gd_tensor *x, gd_tensor *y);
 

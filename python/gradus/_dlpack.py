@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 CPU = (1, 0)
+_TYPES = {"cuda": 2, "opencl": 4}  # of devices whose memory is shared
 _HOST = (1, 3, 11)  # devices whose memory the CPU can reach: its own, and what CUDA and ROCm have pinned
 # A capsule keeps the address of its name: these live as long as the module.
 _VERSIONED, _UNVERSIONED, _USED_VERSIONED, _USED = b"dltensor_versioned", b"dltensor", b"used_dltensor_versioned", b"used_dltensor"
@@ -28,14 +29,23 @@ C.gd_dlpack_set_capsules(cast(pythonapi.PyCapsule_IsValid, c_void_p), cast(pytho
 _COPYING = {None: 0, True: 1, False: 2}
 
 
+def device_of(name: str) -> tuple[int, int]:
+    """A device as DLPack numbers it, "cuda:1" as (2, 1); of one that it does not know, the CPU's."""
+    kind, _, number = name.partition(":")
+    return (_TYPES[kind], int(number)) if kind in _TYPES else CPU
+
+
 def export(t: Tensor, stream: Any, max_version: tuple[int, int] | None, dl_device: tuple[int, int] | None, copy: bool | None) -> Any:
     """See Tensor.__dlpack__."""
-    if dl_device is not None and tuple(dl_device) != CPU:
+    own = CPU if t.is_in_host_memory else device_of(t.device)
+    if dl_device is not None and tuple(dl_device) not in (CPU, own):
         raise BufferError(f"memory of {t.device} is not exported to a device {tuple(dl_device)}")
-    if stream is not None:
+    if stream is not None and own == CPU:
         raise BufferError(f"{t.device} has no streams")
-    if dl_device is not None and copy is not False and not t.is_in_host_memory:
-        t = t.detach().to("cpu")  # who asks for the CPU's memory gets a copy
+    if dl_device is not None and tuple(dl_device) == CPU != own:
+        if copy is False:
+            raise BufferError(f"memory of {t.device} does not get to the CPU without a copy")
+        t = t.detach().to("cpu")
     versioned = max_version is not None and max_version[0] >= 1
     with _context.home_of(t._h).lock:
         managed = (C.gd_dlpack_export if versioned else C.gd_dlpack_export_unversioned)(t._h, bool(copy))
@@ -47,13 +57,17 @@ def export(t: Tensor, stream: Any, max_version: tuple[int, int] | None, dl_devic
     return _new(managed, _VERSIONED if versioned else _UNVERSIONED, _destructor)
 
 
-def _capsule_of(x: Any, copy: bool | None) -> Any:
+def _is_on(x: Any, device: str) -> bool:
+    return hasattr(x, "__dlpack_device__") and tuple(x.__dlpack_device__()) == device_of(device) != CPU
+
+
+def _capsule_of(x: Any, copy: bool | None, shares: bool) -> Any:
     if type(x).__name__ == "PyCapsule":
         return x
     if not hasattr(x, "__dlpack__"):
         raise TypeError(f"{type(x).__name__} has no __dlpack__")
     wishes: dict[str, Any] = {"max_version": (1, 1)}
-    if hasattr(x, "__dlpack_device__") and x.__dlpack_device__()[0] not in _HOST:
+    if hasattr(x, "__dlpack_device__") and x.__dlpack_device__()[0] not in _HOST and not shares:
         if copy is False:
             raise BufferError("the memory is that of another device: it is not shared without a copy")
         wishes["dl_device"] = CPU
@@ -70,13 +84,23 @@ def _capsule_of(x: Any, copy: bool | None) -> Any:
 def from_dlpack(x: Any, /, *, device: str | None = None, copy: bool | None = None) -> Tensor:
     """See gd.from_dlpack."""
     home = _context.home() if device is None else _context.place_of(device)
+    if _is_on(x, C.gd_context_device(home.handle).decode()):
+        try:
+            return _take(home, _capsule_of(x, copy, True), copy)
+        except BufferError:  # OpenCL: of another context of the device
+            if copy is False:
+                raise
     try:
-        capsule = _capsule_of(x, copy)
+        capsule = _capsule_of(x, copy, False)
     except BufferError:
         if copy is False or not hasattr(x, "__array_interface__"):
             raise
         from ._tensor import asarray
         return asarray(x, device=device)  # NumPy before 2.1 hands out nothing that is read-only
+    return _take(home, capsule, copy)
+
+
+def _take(home: _context.Home, capsule: Any, copy: bool | None) -> Tensor:
     versioned = bool(_is_valid(capsule, _VERSIONED))
     if not versioned and not _is_valid(capsule, _UNVERSIONED):
         raise ValueError("the capsule holds no tensor, or one that has been taken out")

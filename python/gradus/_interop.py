@@ -66,8 +66,8 @@ class Interop:
         return export(self, stream, max_version, dl_device, copy)
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        kind, _, number = self.device.partition(":")
-        return (1, 0) if self.is_in_host_memory else ({"cuda": 2, "opencl": 4}[kind], int(number))
+        from ._dlpack import CPU, device_of
+        return CPU if self.is_in_host_memory else device_of(self.device)
 
     def numpy(self) -> Any:
         """A copy as a NumPy array. numpy.asarray(t) shares the memory."""

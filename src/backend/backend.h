@@ -74,6 +74,15 @@ typedef struct gd_device_limits {
     size_t together_result, together_waiting;
 } gd_device_limits;
 
+/* A place in a device's memory as other libraries name it: DLPack's type of device and the number of
+ * the device, what they have for a pointer (an address, or an object such as a cl_mem), and bytes
+ * behind it. */
+typedef struct gd_foreign_place {
+    int32_t device_type, device_id;
+    void *pointer;
+    uint64_t offset;
+} gd_foreign_place;
+
 struct gd_device {
     const gd_backend *backend;
     const char *name; /* "cpu" */
@@ -113,6 +122,15 @@ struct gd_backend {
     void (*memory_size)(const gd_device *device, size_t *total, size_t *available);
     /* Waits until everything told so far is done. NULL: it is, when a function returns. */
     gd_status (*synchronize)(gd_device *device);
+
+    /* Memory shared with other libraries; NULL: none, or it is the host's. The place of an address
+     * (NULL: the device alone); who gives it away synchronizes first. */
+    gd_status (*memory_name)(gd_device *device, const void *address, gd_foreign_place *place);
+    /* An address for `bytes` from a place on, which stay the other library's, when all work on the
+     * device is done. NULL: GD_ERR_UNSUPPORTED, of another device; GD_ERR_MEMORY. */
+    void *(*memory_adopt)(gd_device *device, const gd_foreign_place *place, size_t bytes);
+    /* Ends an address from memory_adopt, when all work told so far is done. */
+    void (*memory_disown)(gd_device *device, void *address);
 
     /* For plans; NULL where nothing can be prepared. Bytes that work on a call's layouts and
      * attribute alone takes (0: none), and doing it into memory aligned to 8, to be given to the

@@ -1,6 +1,6 @@
 /* compile/recompute.c: results of a group that later groups can compute cheaply are not kept. The
- * gradient of GELU, say, reads tanh, 1 + tanh, x / 2 and x^2: one pass over memory for each, to
- * write it and to read it. Where a few additions and multiplications make such an extra result of
+ * gradient of a GELU made of ops, say, reads tanh, 1 + tanh, x / 2 and x^2: one pass over memory for
+ * each, to write it and to read it. Where a few additions and multiplications make such an extra result of
  * values that all its readers read anyway, those groups make it again, in registers, and the first
  * one keeps it no longer. (Deciding what a gradient computes again is what functorch's min-cut
  * partitioner is for; this is its case without a cost.)

@@ -71,6 +71,7 @@ typedef struct dl_export {
         DLManagedTensorVersioned versioned;
     } managed;
     gd_tensor *t; /* retained */
+    gd_foreign_place place;
     int64_t shape[GD_MAX_RANK], strides[GD_MAX_RANK];
 } dl_export;
 
@@ -95,17 +96,31 @@ static gd_status check_export(gd_tensor *t, bool copy, bool may_be_read_only, co
     gd_status status = gd_check_value(t, who);
     if (status != GD_OK)
         return status;
-    if (!t->context->device->host_memory)
+    const gd_device *device = t->context->device;
+    if (!device->host_memory && !device->backend->memory_name)
         return gd_fail(GD_ERR_UNSUPPORTED,
                        "%s: the host cannot reach the memory of device %s; gd_to a context on "
                        "\"cpu\" first",
-                       who, t->context->device->name);
+                       who, device->name);
     if (t->requires_grad && !copy && !may_be_read_only)
         return gd_fail(GD_ERR_STATE,
                        "%s: the tensor requires a gradient, which writing to its memory would "
                        "spoil; gd_detach it, or hand over a copy",
                        who);
     return GD_OK;
+}
+
+/* Where the elements are, once all work on them is done. */
+static gd_status name_memory(dl_export *e)
+{
+    gd_context *context = e->t->context;
+    gd_device *device = context->device;
+    void *data = gd_layout_count(&e->t->layout) ? gd_node_data(e->t) : NULL;
+    e->place = (gd_foreign_place){ .device_type = ON_CPU, .pointer = data };
+    if (device->host_memory)
+        return GD_OK;
+    const gd_status status = gd_synchronize(context);
+    return status == GD_OK ? device->backend->memory_name(device, data, &e->place) : status;
 }
 
 static dl_export *export_begin(gd_tensor *t, bool copy, bool may_be_read_only, const char *who)
@@ -124,6 +139,10 @@ static dl_export *export_begin(gd_tensor *t, bool copy, bool may_be_read_only, c
         return NULL;
     }
     e->t = shared;
+    if (name_memory(e) != GD_OK) {
+        export_end(e);
+        return NULL;
+    }
     size_t bytes = sizeof(int64_t) * (size_t)shared->layout.rank;
     memcpy(e->shape, shared->layout.shape, bytes);
     memcpy(e->strides, shared->layout.stride, bytes);
@@ -134,8 +153,9 @@ static dl_export *export_begin(gd_tensor *t, bool copy, bool may_be_read_only, c
 static dl_tensor describe(dl_export *e)
 {
     const gd_layout *layout = &e->t->layout;
-    return (dl_tensor){ .data = gd_layout_count(layout) ? gd_node_data(e->t) : NULL,
-                        .device = { ON_CPU, 0 },
+    return (dl_tensor){ .data = e->place.pointer,
+                        .device = { e->place.device_type, e->place.device_id },
+                        .byte_offset = e->place.offset,
                         .ndim = layout->rank,
                         .dtype = dtypes[layout->dtype],
                         .shape = e->shape,
@@ -222,14 +242,19 @@ static void place_strides(dl_import *in)
     in->span = (size_t)(before + after) + 1;
 }
 
-static gd_status read_layout(dl_import *in)
+static bool is_of_host(const dl_tensor *from)
+{
+    const int32_t device = from->device.type;
+    return device == ON_CPU || device == ON_CUDA_HOST || device == ON_ROCM_HOST;
+}
+
+static gd_status read_layout(const gd_context *context, dl_import *in)
 {
     const dl_tensor *from = in->from;
-    int32_t device = from->device.type;
-    if (device != ON_CPU && device != ON_CUDA_HOST && device != ON_ROCM_HOST)
+    if (!is_of_host(from) && !context->device->backend->memory_adopt)
         return gd_fail(GD_ERR_UNSUPPORTED,
                        "%s: the memory is that of a device of DLPack's type %d, not the host's",
-                       in->who, (int)device);
+                       in->who, (int)from->device.type);
     if (from->ndim < 0 || from->ndim > GD_MAX_RANK)
         return gd_fail(GD_ERR_SHAPE, "%s: rank %d; a tensor has at most %d axes", in->who,
                        (int)from->ndim, GD_MAX_RANK);
@@ -256,7 +281,7 @@ static char *element_zero(const dl_import *in)
 /* Why the memory cannot be shared; NULL: it can. */
 static const char *obstacle(const gd_context *context, const dl_import *in)
 {
-    if (!context->device->host_memory)
+    if (!context->device->host_memory && is_of_host(in->from))
         return "the device cannot use memory of the host";
     if (in->read_only)
         return "the memory is read-only";
@@ -277,6 +302,68 @@ static gd_tensor *share(gd_context *context, const dl_import *in)
         storage->user = in->managed;
     }
     return t;
+}
+
+/* ---- memory of the device itself ---- */
+
+typedef struct dl_adopted {
+    gd_device *device;
+    void *address;
+    void (*release)(void *managed); /* NULL: it stays the caller's */
+    void *managed;
+} dl_adopted;
+
+static void release_adopted(void *user)
+{
+    dl_adopted *a = user;
+    a->device->backend->memory_disown(a->device, a->address);
+    if (a->release)
+        a->release(a->managed);
+    gd_free(a);
+}
+
+/* A leaf over the memory, which stays the caller's until *adopted has its release. */
+static gd_tensor *adopt(gd_context *context, const dl_import *in, dl_adopted **adopted)
+{
+    gd_device *device = context->device;
+    const size_t size = gd_dtype_size(in->layout.dtype);
+    const uint64_t before = (uint64_t)in->layout.offset * size;
+    gd_foreign_place place = { in->from->device.type, in->from->device.id, in->from->data,
+                               in->from->byte_offset };
+    if (place.offset >= before)
+        place.offset -= before;
+    else /* the pointer is to element 0, and is an address */
+        place.pointer = (char *)place.pointer - before;
+    dl_adopted *a = gd_alloc_zero(1, sizeof *a);
+    if (!a)
+        return NULL;
+    a->device = device;
+    a->address = device->backend->memory_adopt(device, &place, in->span * size);
+    if (!a->address) {
+        gd_free(a);
+        return NULL;
+    }
+    gd_storage *storage = gd_storage_wrap(context, a->address, in->span * size, release_adopted, a);
+    if (!storage) {
+        release_adopted(a);
+        return NULL;
+    }
+    *adopted = a;
+    return gd_leaf_new(context, &in->layout, storage);
+}
+
+static gd_tensor *take_of_device(gd_context *context, const dl_import *in, bool copy)
+{
+    dl_adopted *adopted = NULL;
+    gd_tensor *t = adopt(context, in, &adopted);
+    if (!t)
+        return NULL;
+    gd_tensor *result = copy ? gd_copy(t) : t;
+    if (result) {
+        adopted->release = in->release;
+        adopted->managed = in->managed;
+    }
+    return result;
 }
 
 /* The elements in row-major order. */
@@ -320,12 +407,14 @@ static gd_tensor *take(gd_context *context, dl_import *in, gd_copying copying)
         return gd_fail_null(GD_ERR_INVALID, "%s: %d is no gd_copying", in->who, (int)copying);
     if (context->trace)
         return (gd_tensor *)(gd_fail_traced(in->who), NULL);
-    if (read_layout(in) != GD_OK)
+    if (read_layout(context, in) != GD_OK)
         return NULL;
     const char *why = obstacle(context, in);
     if (why && copying == GD_COPY_NEVER)
         return gd_fail_null(GD_ERR_UNSUPPORTED, "%s: a copy is needed: %s", in->who, why);
     bool is_empty = gd_layout_count(&in->layout) == 0;
+    if (!is_empty && !is_of_host(in->from))
+        return take_of_device(context, in, why || copying == GD_COPY_ALWAYS);
     return why || is_empty || copying == GD_COPY_ALWAYS ? take_copy(context, in)
                                                         : share(context, in);
 }

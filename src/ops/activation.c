@@ -1,5 +1,6 @@
-/* ops/activation.c: activations made of other ops; compiled, each is one pass. What a branch not
- * taken would compute is kept finite, because the gradient of a choice passes through both. */
+/* ops/activation.c: activations made of other ops; compiled, each is one pass. GELU and SiLU are ops
+ * of their own (ops/elementwise.def). What a branch not taken would compute is kept finite, because
+ * the gradient of a choice passes through both. */
 #include "ops/internal.h"
 
 static gd_tensor *is_positive(gd_tensor *x)
@@ -103,50 +104,6 @@ static gd_tensor *softsign(gd_tensor *x)
 gd_tensor *gd_softsign(gd_tensor *x)
 {
     return GD_AS("gd_softsign", map(x, softsign));
-}
-
-/* ---- GELU and SiLU ---- */
-
-static gd_tensor *gelu(gd_tensor *x)
-{
-    gd_tensor *cdf = gd_add_scalar(gd_erf(gd_mul_scalar(x, 0.70710678118654752440)), 1.0);
-    return gd_mul(gd_mul_scalar(x, 0.5), cdf);
-}
-
-gd_tensor *gd_gelu(gd_tensor *x)
-{
-    return GD_AS("gd_gelu", map(x, gelu));
-}
-
-/* t * c, computed in the memory of t where nothing else reads it. */
-static gd_tensor *scaled(gd_tensor *t, double c)
-{
-    return gd_may_replace(t, t) ? gd_mul_scalar_(t, c) : gd_mul_scalar(t, c);
-}
-
-static gd_tensor *gelu_tanh(gd_tensor *x)
-{
-    gd_tensor *cubic = gd_mul(scaled(gd_square(x), 0.044715), x), *pair[2] = { x, cubic };
-    gd_tensor *sum = gd_may_replace(cubic, x) ? gd_apply_in_place(GD_OP_add, 2, pair, NULL, 1)
-                                              : gd_add(x, cubic);
-    gd_tensor *inner = scaled(sum, 0.79788456080286535588);
-    gd_tensor *tanh = gd_may_replace(inner, inner) ? gd_tanh_(inner) : gd_tanh(inner);
-    return gd_mul(gd_mul_scalar(x, 0.5), gd_add_scalar(tanh, 1.0));
-}
-
-gd_tensor *gd_gelu_tanh(gd_tensor *x)
-{
-    return GD_AS("gd_gelu_tanh", map(x, gelu_tanh));
-}
-
-static gd_tensor *silu(gd_tensor *x)
-{
-    return gd_mul(x, gd_sigmoid(x));
-}
-
-gd_tensor *gd_silu(gd_tensor *x)
-{
-    return GD_AS("gd_silu", map(x, silu));
 }
 
 gd_tensor *gd_glu(gd_tensor *x, int axis)

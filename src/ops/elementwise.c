@@ -125,6 +125,37 @@ static gd_tensor *gd_pow_log_slope(gd_tensor *x, gd_tensor *y, gd_tensor *slope)
     return gd_where(gd_logical_or(gd_ne(x, zero), gd_lt(y, zero)), slope, zero);
 }
 
+/* ---- second derivatives of activations ---- */
+
+/* phi(x) (2 - x^2), phi the density of the normal distribution */
+static gd_tensor *gd_gelu_second(gd_tensor *x)
+{
+    gd_tensor *square = gd_square(x);
+    gd_tensor *density = gd_mul_scalar(gd_exp(gd_mul_scalar(square, -0.5)), 0.39894228040143267794);
+    return gd_mul(density, gd_rsub_scalar(square, 2.0));
+}
+
+/* (1 - t^2) (u' + x u'' / 2 - x t u'^2), t = tanh u, u = c (x + a x^3), c = sqrt(2 / pi), a =
+ * 0.044715: u' = c + 3 c a x^2, x u'' / 2 = 3 c a x^2 */
+static gd_tensor *gd_gelu_tanh_second(gd_tensor *x)
+{
+    const double a = 0.044715, c = 0.79788456080286535588;
+    gd_tensor *square = gd_square(x), *bend = gd_mul_scalar(square, 3.0 * c * a);
+    gd_tensor *slope = gd_add_scalar(bend, c);
+    gd_tensor *u = gd_mul(x, gd_mul_scalar(gd_add_scalar(gd_mul_scalar(square, a), 1.0), c));
+    gd_tensor *t = gd_tanh(u);
+    gd_tensor *last = gd_mul(gd_mul(x, t), gd_square(slope));
+    return gd_mul(gd_rsub_scalar(gd_square(t), 1.0), gd_sub(gd_add(slope, bend), last));
+}
+
+/* s (1 - s) (2 + x (1 - 2 s)), s = sigmoid(x) */
+static gd_tensor *gd_silu_second(gd_tensor *x)
+{
+    gd_tensor *s = gd_sigmoid(x), *slope = gd_mul(s, gd_rsub_scalar(s, 1.0));
+    gd_tensor *rest = gd_mul(x, gd_rsub_scalar(gd_mul_scalar(s, 2.0), 1.0));
+    return gd_mul(slope, gd_add_scalar(rest, 2.0));
+}
+
 /* ---- rows ---- */
 
 #define ROW(name_, arity_, types_, result_, laws_)                                      \

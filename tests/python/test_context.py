@@ -322,8 +322,19 @@ def test_devices(device):
             memoryview(x.data)
         assert not hasattr(x, "__array_interface__")
         assert x.__dlpack_device__()[0] == 4
-        with pytest.raises(BufferError, match="gd_to a context on"):
-            x.__dlpack__()
+        with context:
+            shared = gd.from_dlpack(x, copy=False)
+            shared[0, 0] = 9
+            assert shared.device == device and x.tolist() == [[9, 7, 2], [3, 4, 5]] == gd.from_dlpack(x, copy=True).tolist()
+            x[0, 0] = 0
+        with gd.Context(device):  # on OpenCL memory is that of a context
+            assert gd.from_dlpack(x).tolist() == x.tolist()
+            with pytest.raises(BufferError, match="another OpenCL context"):
+                gd.from_dlpack(x, copy=False)
+        with pytest.raises(BufferError, match="without a copy"):
+            x.__dlpack__(dl_device=(1, 0), copy=False)
+        with pytest.raises(BufferError, match="without a copy"):
+            gd.from_dlpack(x, copy=False)
         assert np.from_dlpack(gd.ones(2)).tolist() == [1, 1] and gd.from_dlpack(x).tolist() == x.tolist()
 
 

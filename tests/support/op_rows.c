@@ -592,8 +592,8 @@ OP_SAFE(extra_result, 2, E | OP_DIFFERENTIABLE, RESULT_NUMERIC, 0, three_results
 
 // clang-format off
 #define FUNCTIONS(_)                                                                               \
-    _(gelu) _(gelu_tanh) _(silu) _(clip) _(add_scalar) _(sub_scalar) _(rsub_scalar) _(mul_scalar)  \
-    _(mul_fraction) _(div_scalar) _(rdiv_scalar) _(pow_scalar) _(normal) _(linspace) _(eye)        \
+    _(clip) _(add_scalar) _(sub_scalar) _(rsub_scalar) _(mul_scalar) _(mul_fraction) _(div_scalar) \
+    _(rdiv_scalar) _(pow_scalar) _(normal) _(linspace) _(eye)        \
     _(transpose) _(select) _(flip) _(squeeze) _(unsqueeze) _(stack) _(zeros_like) _(mean) _(var)    \
     _(std) _(logsumexp) _(all) _(any) _(outer) _(dot) _(affine) _(one_hot) _(cross_entropy_mean)   \
     _(cross_entropy_soft) _(mse) _(accuracy) ARRANGE_FUNCTIONS(_) SORT_FUNCTIONS(_) LOSS_FUNCTIONS(_) NORM_FUNCTIONS(_) \

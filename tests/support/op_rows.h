@@ -62,6 +62,8 @@ enum {
     OP_NO_SPECIALS = 1 << 6, /* NaN and infinities are not tried (as indices, …) */
     OP_MUST_VARY = 1 << 7,   /* not tried on operands that are equal along an axis: the result is 0
                                 but for rounding */
+    OP_COMPOUND = 1 << 8,    /* one op whose formula rounds several times: the oracle, which rounds
+                                once, is within `ulp` of the reference, not within 1 */
     OP_ONCE = 1 << 12,       /* has first derivatives only; asking for second ones is refused */
 };
 

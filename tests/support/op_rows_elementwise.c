@@ -124,6 +124,7 @@ static long double python_mod(long double x, long double y)
 #define D  OP_DIFFERENTIABLE
 #define E  OP_EXACT
 #define DE (D | E)
+#define DC (D | OP_COMPOUND)
 
 BINARY(add, -20, 20, -20, 20, RESULT_NUMERIC, 0, DE, x + y)
 BINARY(sub, -20, 20, -20, 20, RESULT_NUMERIC, 0, DE, x - y)
@@ -182,6 +183,37 @@ UNARY(tanh, -3, 3, RESULT_FLOAT, 2, D, tanhl(x))
 
 UNARY(relu, -20, 20, RESULT_NUMERIC, 0, DE, x > 0 ? x : 0)
 BINARY(relu_grad, -20, 20, -20, 20, RESULT_NUMERIC, 0, DE, y > 0 ? x : 0)
+/* Sums and products that round one by one, clear of cancellation. */
+static long double normal_cdf(long double x)
+{
+    return (1 + erfl(x * 0.707106781186547524401L)) / 2;
+}
+
+static long double gelu_inner(long double x)
+{
+    return 0.797884560802865355880L * (x + 0.044715L * x * x * x);
+}
+
+static long double gelu_tanh_slope(long double x)
+{
+    const long double t = tanhl(gelu_inner(x));
+    return (1 + t) / 2 +
+           x / 2 * (1 - t * t) * 0.797884560802865355880L * (1 + 3 * 0.044715L * x * x);
+}
+
+static long double logistic(long double x)
+{
+    return 1 / (1 + expl(-x));
+}
+
+UNARY(gelu, 0.1, 3, RESULT_FLOAT, 8, DC, x *normal_cdf(x))
+UNARY(gelu_tanh, 0.1, 3, RESULT_FLOAT, 8, DC, x / 2 * (1 + tanhl(gelu_inner(x))))
+UNARY(silu, -5, 5, RESULT_FLOAT, 4, DC, x *logistic(x))
+/* Their terms cancel where x is negative, as some of the special values are. */
+BINARY(gelu_grad, -3, 3, 0.1, 3, RESULT_FLOAT, 16, DC,
+       x *(normal_cdf(y) + y * expl(-y * y / 2) * 0.398942280401432677940L))
+BINARY(gelu_tanh_grad, -3, 3, 0.1, 3, RESULT_FLOAT, 16, DC, x *gelu_tanh_slope(y))
+BINARY(silu_grad, -3, 3, 0.1, 5, RESULT_FLOAT, 16, DC, x *logistic(y) * (1 + y * (1 - logistic(y))))
 UNARY(sigmoid, -8, 8, RESULT_FLOAT, 2, D, 1 / (1 + expl(-x)))
 UNARY(softplus, -8, 8, RESULT_FLOAT, 2, D, log1pl(expl(x)))
 UNARY(erf, -2.5, 2.5, RESULT_FLOAT, 2, D, erfl(x))
@@ -296,11 +328,6 @@ const op_row op_row_where = {
                                     oracle_##name_ };
 
 /* Tolerances of these: every op of theirs rounds, and the reference rounds as often. */
-FUNCTION(gelu, 0.1, 3, RESULT_FLOAT, 8, D, gd_gelu(t),
-         x / 2 * (1 + erfl(x * 0.707106781186547524401L)))
-FUNCTION(gelu_tanh, 0.1, 3, RESULT_FLOAT, 8, D, gd_gelu_tanh(t),
-         x / 2 * (1 + tanhl(0.797884560802865355880L * (x + 0.044715L * x * x * x))))
-FUNCTION(silu, -5, 5, RESULT_FLOAT, 4, D, gd_silu(t), x / (1 + expl(-x)))
 FUNCTION(clip, -5, 5, RESULT_FREE, 0, DE, gd_clip(t, -2.5, 3.5),
          x<-2.5L ? -2.5L : x> 3.5L ? 3.5L : x)
 FUNCTION(add_scalar, -20, 20, RESULT_NUMERIC, 0, DE, gd_add_scalar(t, 3), x + 3)

@@ -70,6 +70,14 @@
 #define LGAMMA(x)       ((GD_T)gd_special_lgamma((double)(x)))
 #define POLYGAMMA(n, x) ((GD_T)gd_special_polygamma((double)(n), (double)(x)))
 
+/* activations, and their gradients: g times the derivative at x */
+#define GELU(x)              GD_T_NAME(gd_gelu)(x)
+#define GELU_GRAD(g, x)      GD_T_NAME(gd_gelu_grad)(g, x)
+#define GELU_TANH(x)         GD_T_NAME(gd_gelu_tanh)(x)
+#define GELU_TANH_GRAD(g, x) GD_T_NAME(gd_gelu_tanh_grad)(g, x)
+#define SILU(x)              GD_T_NAME(gd_silu)(x)
+#define SILU_GRAD(g, x)      GD_T_NAME(gd_silu_grad)(g, x)
+
 #define GD_T_INLINE static inline __attribute__((always_inline, unused))
 
 /* What C spells differently for float and double. */

@@ -194,5 +194,6 @@ GD_INLINE double gd_two_prod_f64(double a, double b, double *lost)
 #include "vecmath_f32.h"
 #include "vecmath_trig.h"
 #include "vecmath_special.h"
+#include "vecmath_activation.h"
 
 #endif

@@ -417,12 +417,27 @@ static gd_status cuda_synchronize(gd_gpu *gpu)
     return status;
 }
 
+static gd_status cuda_block_adopt(gd_gpu *gpu, void *block, size_t bytes)
+{
+    const gd_cuda_device *c = gpu->own;
+    (void)block, (void)bytes;
+    gd_status status = gd_cuda_enter(gpu);
+    if (status != GD_OK)
+        return status;
+    status = gd_cuda_check(gpu, c->cu->cuCtxSynchronize(), "cuCtxSynchronize");
+    gd_cuda_leave(gpu);
+    return status;
+}
+
 /* ---- the back end ---- */
 
 static const gd_gpu_driver driver = {
     .dialect = GD_DIALECT_CUDA,
     .open = cuda_open,
     .close = cuda_close,
+    .dlpack_type = 2, /* kDLCUDA */
+    .is_addressed = true,
+    .block_adopt = cuda_block_adopt,
     .block_create = cuda_block_create,
     .block_release = cuda_block_release,
     .available = cuda_available,

@@ -166,6 +166,7 @@ gd_device *gd_gpu_open(const gd_backend *backend, const gd_gpu_driver *driver, i
     if (!gpu)
         return NULL;
     gpu->driver = driver;
+    gpu->index = index;
     gpu->host = gd_backend_cpu.open(options, 0);
     gd_status status = gpu->host ? read_one_kernel(gpu) : GD_ERR_MEMORY;
     if (status == GD_OK) {

@@ -50,6 +50,12 @@ typedef struct gd_gpu_driver {
     gd_status (*open)(gd_gpu *gpu, int index);
     void (*close)(gd_gpu *gpu); /* of what open made, even in part */
 
+    /* DLPack's type of such devices, and whether blocks are addresses, which it adds offsets to. */
+    int32_t dlpack_type;
+    bool is_addressed;
+    /* Waits for all work on the device, other libraries' too, and looks whether a block of theirs, of
+     * so many bytes at least, can be used here: GD_ERR_UNSUPPORTED. */
+    gd_status (*block_adopt)(gd_gpu *gpu, void *block, size_t bytes);
     void *(*block_create)(gd_gpu *gpu, size_t bytes);
     void (*block_release)(gd_gpu *gpu, void *block); /* after all work told so far */
     size_t (*available)(const gd_gpu *gpu);          /* bytes; NULL: what we have not taken */
@@ -87,6 +93,7 @@ typedef struct gd_gpu_chunk {
     char *address; /* reserved */
     size_t bytes, reserved;
     void *block;
+    bool is_foreign; /* another library's block */
 } gd_gpu_chunk;
 
 /* A block of host memory that grows, and is what ops on the host compute in. */
@@ -105,6 +112,7 @@ struct gd_gpu {
 
     /* filled in by the driver */
     void *own;
+    int index;              /* of the device among its kind */
     char description[128];  /* of the device: base.isa */
     char identity[512];     /* of all that a binary depends on besides its text */
     size_t memory;          /* bytes it has */
@@ -151,8 +159,9 @@ bool gd_gpu_runs_on_host(const gd_kernel_call *call);
     .memory_free = gd_gpu_memory_free, .memory_write = gd_gpu_memory_write,                        \
     .memory_read = gd_gpu_memory_read, .memory_copy = gd_gpu_memory_copy,                          \
     .memory_size = gd_gpu_memory_size, .synchronize = gd_gpu_synchronize,                          \
-    .prepare_bytes = gd_gpu_prepare_bytes, .prepare = gd_gpu_prepare,                              \
-    .run_calls = gd_gpu_run_calls, .replay_free = gd_gpu_replay_free,                              \
+    .memory_name = gd_gpu_memory_name, .memory_adopt = gd_gpu_memory_adopt,                        \
+    .memory_disown = gd_gpu_memory_disown, .prepare_bytes = gd_gpu_prepare_bytes,                  \
+    .prepare = gd_gpu_prepare, .run_calls = gd_gpu_run_calls, .replay_free = gd_gpu_replay_free,   \
     .explain_calls = gd_gpu_explain_calls, .runs_on_host = gd_gpu_runs_on_host
 
 /* ---- replay.c ---- */
@@ -184,6 +193,9 @@ gd_status gd_gpu_one_kernel_run(gd_gpu *gpu, gd_one_kernel *one, const gd_kernel
 
 void *gd_gpu_memory_alloc(gd_device *device, size_t bytes);
 void gd_gpu_memory_free(gd_device *device, void *memory, size_t bytes);
+gd_status gd_gpu_memory_name(gd_device *device, const void *address, gd_foreign_place *place);
+void *gd_gpu_memory_adopt(gd_device *device, const gd_foreign_place *place, size_t bytes);
+void gd_gpu_memory_disown(gd_device *device, void *address);
 /* The block that an address lies in. GD_ERR_STATE: in none. */
 gd_status gd_gpu_place_of(const gd_gpu *gpu, const void *address, gd_gpu_place *place);
 

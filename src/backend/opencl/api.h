@@ -44,6 +44,8 @@ enum {
     CL_DEVICE_DOUBLE_FP_CONFIG = 0x1032,
     CL_CONTEXT_PLATFORM = 0x1084,
     CL_MEM_READ_WRITE = 1 << 0,
+    CL_MEM_SIZE = 0x1102,
+    CL_MEM_CONTEXT = 0x1106,
     CL_PROGRAM_BINARY_SIZES = 0x1165,
     CL_PROGRAM_BINARIES = 0x1166,
     CL_PROGRAM_BUILD_LOG = 0x1183,
@@ -60,65 +62,80 @@ enum {
 
 /* function(result, name, parameters) for each that is used. */
 #define GD_OPENCL_FUNCTIONS(function)                                                              \
-    function(cl_int, clGetPlatformIDs, (cl_uint, cl_platform_id *, cl_uint *)) function(           \
-        cl_int, clGetPlatformInfo, (cl_platform_id, cl_uint, size_t, void *, size_t *))            \
-        function(cl_int, clGetDeviceIDs,                                                           \
-                 (cl_platform_id, cl_bitfield, cl_uint, cl_device_id *,                            \
-                  cl_uint *)) function(cl_int, clGetDeviceInfo,                                    \
-                                       (cl_device_id, cl_uint, size_t, void *, size_t *))          \
-            function(cl_context, clCreateContext,                                                  \
-                     (const cl_context_properties *, cl_uint, const cl_device_id *,                \
-                      void (*)(const char *, const void *, size_t, void *), void *, cl_int *))     \
-                function(cl_int, clReleaseContext,                                                 \
-                         (cl_context)) function(cl_command_queue, clCreateCommandQueue,            \
-                                                (cl_context, cl_device_id, cl_bitfield, cl_int *)) \
-                    function(cl_int, clReleaseCommandQueue,                                        \
-                             (cl_command_queue)) function(cl_int, clFlush, (cl_command_queue))     \
-                        function(cl_int, clFinish, (cl_command_queue)) function(                   \
-                            cl_mem, clCreateBuffer,                                                \
-                            (cl_context, cl_bitfield, size_t, void *,                              \
-                             cl_int *)) function(cl_int, clReleaseMemObject, (cl_mem))             \
-                            function(cl_int, clEnqueueReadBuffer,                                  \
-                                     (cl_command_queue, cl_mem, cl_bool, size_t, size_t, void *,   \
-                                      cl_uint, const cl_event *, cl_event *))                      \
-                                function(cl_int, clEnqueueWriteBuffer,                             \
-                                         (cl_command_queue, cl_mem, cl_bool, size_t, size_t,       \
-                                          const void *, cl_uint, const cl_event *, cl_event *))    \
-                                    function(cl_int, clEnqueueCopyBuffer,                          \
-                                             (cl_command_queue, cl_mem, cl_mem, size_t, size_t,    \
-                                              size_t,                                              \
-                                              cl_uint, const cl_event *,                           \
-                                              cl_event *)) function(cl_int, clWaitForEvents,       \
-                                                                    (cl_uint, const cl_event *))   \
-                                        function(cl_int, clGetEventInfo,                           \
-                                                 (cl_event, cl_uint, size_t, void *, size_t *))    \
-                                            function(cl_int, clReleaseEvent, (cl_event)) function( \
-                                                cl_program, clCreateProgramWithSource,             \
-                                                (cl_context, cl_uint, const char **,               \
-                                                 const size_t *,                                   \
-                                                 cl_int *)) function(cl_program,                   \
-                                                                     clCreateProgramWithBinary,    \
-                                                                     (cl_context, cl_uint,         \
-                                                                      const cl_device_id *,        \
-                                                                      const size_t *,              \
-                                                                      const unsigned char **,      \
-                                                                      cl_int *, cl_int *))         \
+    function(cl_int, clGetMemObjectInfo, (cl_mem, cl_uint, size_t, void *, size_t *)) function(    \
+        cl_int, clGetPlatformIDs,                                                                  \
+        (cl_uint, cl_platform_id *,                                                                \
+         cl_uint *)) function(cl_int, clGetPlatformInfo,                                           \
+                              (cl_platform_id, cl_uint, size_t, void *,                            \
+                               size_t *)) function(cl_int, clGetDeviceIDs,                         \
+                                                   (cl_platform_id, cl_bitfield, cl_uint,          \
+                                                    cl_device_id *,                                \
+                                                    cl_uint *)) function(cl_int, clGetDeviceInfo,  \
+                                                                         (cl_device_id, cl_uint,   \
+                                                                          size_t, void *,          \
+                                                                          size_t *))               \
+        function(cl_context, clCreateContext,                                                      \
+                 (const cl_context_properties *, cl_uint, const cl_device_id *,                    \
+                  void (*)(const char *, const void *, size_t, void *), void *, cl_int *))         \
+            function(cl_int, clReleaseContext,                                                     \
+                     (cl_context)) function(cl_command_queue, clCreateCommandQueue,                \
+                                            (cl_context, cl_device_id, cl_bitfield, cl_int *))     \
+                function(cl_int, clReleaseCommandQueue,                                            \
+                         (cl_command_queue)) function(cl_int, clFlush, (cl_command_queue))         \
+                    function(cl_int, clFinish, (cl_command_queue)) function(                       \
+                        cl_mem,                                                                    \
+                        clCreateBuffer,                                                            \
+                        (cl_context, cl_bitfield, size_t, void *,                                  \
+                         cl_int *)) function(cl_int, clReleaseMemObject, (cl_mem))                 \
+                        function(cl_int, clEnqueueReadBuffer,                                      \
+                                 (cl_command_queue, cl_mem,                                        \
+                                  cl_bool, size_t, size_t, void *, cl_uint, const cl_event *,      \
+                                  cl_event *))                                                     \
+                            function(                                                              \
+                                cl_int,                                                            \
+                                clEnqueueWriteBuffer,                                              \
+                                (cl_command_queue, cl_mem, cl_bool, size_t, size_t,                \
+                                 const void *, cl_uint, const cl_event *, cl_event *))             \
+                                function(                                                          \
+                                    cl_int,                                                        \
+                                    clEnqueueCopyBuffer,                                           \
+                                    (cl_command_queue, cl_mem, cl_mem, size_t, size_t, size_t,     \
+                                     cl_uint,                                                      \
+                                     const cl_event *,                                             \
+                                     cl_event *)) function(cl_int, clWaitForEvents,                \
+                                                           (cl_uint, const cl_event *))            \
+                                    function(                                                      \
+                                        cl_int,                                                    \
+                                        clGetEventInfo,                                            \
+                                        (cl_event, cl_uint, size_t, void *,                        \
+                                         size_t *)) function(cl_int, clReleaseEvent, (cl_event))   \
+                                        function(cl_program, clCreateProgramWithSource,            \
+                                                 (cl_context, cl_uint, const char **,              \
+                                                  const size_t *,                                  \
+                                                  cl_int                                           \
+                                                      *)) function(cl_program,                     \
+                                                                   clCreateProgramWithBinary,      \
+                                                                   (cl_context, cl_uint,           \
+                                                                    const cl_device_id *,          \
+                                                                    const size_t *,                \
+                                                                    const unsigned char **,        \
+                                                                    cl_int *, cl_int *))           \
+                                            function(cl_int, clBuildProgram,                       \
+                                                     (cl_program,                                  \
+                                                      cl_uint, const cl_device_id *, const char *, \
+                                                      void (*)(cl_program, void *), void *))       \
                                                 function(                                          \
                                                     cl_int,                                        \
-                                                    clBuildProgram,                                \
-                                                    (cl_program, cl_uint, const cl_device_id *,    \
-                                                     const char *, void (*)(cl_program, void *),   \
-                                                     void *)) function(cl_int, clGetProgramInfo,   \
-                                                                       (cl_program, cl_uint,       \
-                                                                        size_t, void *, size_t *)) \
-                                                    function(                                      \
-                                                        cl_int,                                    \
-                                                        clGetProgramBuildInfo,                     \
-                                                        (cl_program,                               \
-                                                         cl_device_id, cl_uint, size_t, void *,    \
-                                                         size_t *)) function(cl_int,               \
-                                                                             clReleaseProgram,     \
-                                                                             (cl_program))         \
+                                                    clGetProgramInfo,                              \
+                                                    (cl_program, cl_uint, size_t, void *,          \
+                                                     size_t *))                                    \
+                                                    function(cl_int, clGetProgramBuildInfo,        \
+                                                             (cl_program, cl_device_id,            \
+                                                              cl_uint, size_t, void *,             \
+                                                              size_t                               \
+                                                                  *)) function(cl_int,             \
+                                                                               clReleaseProgram,   \
+                                                                               (cl_program))       \
                                                         function(                                  \
                                                             cl_kernel, clCreateKernel,             \
                                                             (cl_program, const char *, cl_int *))  \

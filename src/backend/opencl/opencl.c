@@ -245,6 +245,28 @@ static gd_status opencl_synchronize(gd_gpu *gpu)
     return check(gpu, o->cl->clFinish(o->queue), "clFinish");
 }
 
+static gd_status opencl_block_adopt(gd_gpu *gpu, void *block, size_t bytes)
+{
+    const opencl *o = gpu->own;
+    cl_context context = NULL;
+    size_t size = 0;
+    gd_status status = opencl_synchronize(gpu);
+    if (status == GD_OK)
+        status = check(
+            gpu, o->cl->clGetMemObjectInfo(block, CL_MEM_CONTEXT, sizeof context, &context, NULL),
+            "clGetMemObjectInfo");
+    if (status == GD_OK)
+        status = check(gpu, o->cl->clGetMemObjectInfo(block, CL_MEM_SIZE, sizeof size, &size, NULL),
+                       "clGetMemObjectInfo");
+    if (status == GD_OK && context != o->context)
+        return gd_fail(GD_ERR_UNSUPPORTED, "%s: the memory is of another OpenCL context",
+                       gpu->base.name);
+    if (status == GD_OK && size < bytes)
+        return gd_fail(GD_ERR_INVALID, "%s: the tensor ends %zu bytes behind its memory's end",
+                       gpu->base.name, bytes - size);
+    return status;
+}
+
 /* ---- kernels ---- */
 
 static gd_status fail_build(const gd_gpu *gpu, cl_program program, cl_int code)
@@ -372,6 +394,8 @@ static const gd_gpu_driver driver = {
     .dialect = GD_DIALECT_OPENCL,
     .open = opencl_open,
     .close = opencl_close,
+    .dlpack_type = 4, /* kDLOpenCL */
+    .block_adopt = opencl_block_adopt,
     .block_create = opencl_block_create,
     .block_release = opencl_block_release,
     .write = opencl_write,

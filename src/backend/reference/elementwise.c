@@ -62,6 +62,12 @@
 #define ERFINV(x)              ((C)erfinv(x))
 #define LGAMMA(x)              ((C)log_gamma(x))
 #define POLYGAMMA(n, x)        ((C)polygamma(n, x))
+#define GELU(x)                NAME(activation_gelu)(x)
+#define GELU_GRAD(g, x)        NAME(activation_gelu_grad)(g, x)
+#define GELU_TANH(x)           NAME(activation_gelu_tanh)(x)
+#define GELU_TANH_GRAD(g, x)   NAME(activation_gelu_tanh_grad)(g, x)
+#define SILU(x)                ((x)*SIGMOID(x))
+#define SILU_GRAD(g, x)        NAME(activation_silu_grad)(g, x)
 
 static real sigmoid(real x)
 {

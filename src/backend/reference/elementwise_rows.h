@@ -52,6 +52,44 @@ static C NAME(floor_quotient)(C x, C y)
     C whole = FLOOR(quotient);
     return quotient - whole > (C)0.5 ? whole + 1 : whole;
 }
+
+/* The activations round after every operation, as graphs of ops would. */
+static C NAME(activation_gelu)(C x)
+{
+    return x * (C)0.5 * (ERF(x * (C)0.70710678118654752440) + 1);
+}
+
+static C NAME(activation_gelu_grad)(C g, C x)
+{
+    const C scaled = x * (C)0.70710678118654752440;
+    const C slope = EXP(-(scaled * scaled)) * (C)1.12837916709551257390;
+    const C through_erf = g * (x * (C)0.5) * slope * (C)0.70710678118654752440;
+    return through_erf + g * (ERF(scaled) + 1) * (C)0.5;
+}
+
+static C NAME(tanh_of_gelu)(C x, C term)
+{
+    return TANH((x + term * x) * (C)0.79788456080286535588);
+}
+
+static C NAME(activation_gelu_tanh)(C x)
+{
+    return x * (C)0.5 * (NAME(tanh_of_gelu)(x, x * x * (C)0.044715) + 1);
+}
+
+static C NAME(activation_gelu_tanh_grad)(C g, C x)
+{
+    const C term = x * x * (C)0.044715, t = NAME(tanh_of_gelu)(x, term);
+    const C to_sum = g * (x * (C)0.5) * (1 - t * t) * (C)0.79788456080286535588;
+    const C through_tanh = to_sum + to_sum * term + to_sum * x * (C)0.044715 * x * 2;
+    return through_tanh + g * (t + 1) * (C)0.5;
+}
+
+static C NAME(activation_silu_grad)(C g, C x)
+{
+    const C s = SIGMOID(x);
+    return g * s + g * x * (s * (1 - s));
+}
 #else
 static inline C NAME(absolute)(C x)
 {
