@@ -1,6 +1,7 @@
-/* bench/bench_bf16.c: bfloat16 against our own f32: products, compiled, whose result is rounded to
- * bfloat16, and training steps of perceptrons under autocast with the casts of their weights. Both
- * take turns. Every product is compared with sums in double first.
+/* bench/bench_bf16.c: bfloat16 against our own f32: products and convolutions, compiled, whose result is
+ * rounded to bfloat16, and training steps of perceptrons and of an LSTM under autocast with the casts of
+ * their weights. Both take turns. Every product is compared with sums in double first, every convolution
+ * with f32's.
  *
  * usage: bench_bf16 [part of a case's name]
  */
@@ -144,6 +145,119 @@ static void bench_product(const shape *s, int threads, const char *filter)
         gd_bench_die("%s: a result is wrong", name);
 }
 
+/* ---- convolutions ---- */
+
+enum direction { FORWARD, BY_INPUT, BY_WEIGHT, DIRECTIONS };
+static const char *const direction_names[] = { "forward", "by input", "by weight" };
+
+typedef struct layer {
+    const char *name;
+    int64_t n, c, size, o, kernel, stride;
+} layer;
+
+static const layer layers[] = {
+    { "ResNet 3x3 64-64 at 56 x4", 4, 64, 56, 64, 3, 1 },
+    { "ResNet 3x3/2 128-128 at 56 x4", 4, 128, 56, 128, 3, 2 },
+    { "ResNet 3x3 256-256 at 14 x16", 16, 256, 14, 256, 3, 1 },
+    { "ResNet 1x1 64-256 at 56 x4", 4, 64, 56, 256, 1, 1 },
+    { "cats-dogs 3x3 16-32 at 64 x16", 16, 16, 64, 32, 3, 1 },
+    { "cats-dogs 3x3 32-64 at 64 x16", 16, 32, 64, 64, 3, 1 },
+};
+
+typedef struct convolution {
+    const layer *layer;
+    enum direction direction;
+} convolution;
+
+/* Forward of (x, w), by input of (g, w), by weight of (g, x). */
+static gd_tensor *convolve(void *user, int count, gd_tensor *const *in)
+{
+    (void)count;
+    const convolution *c = user;
+    const layer *l = c->layer;
+    const gd_shape stride = GD_SHAPE(l->stride, l->stride),
+                   padding = GD_SHAPE(l->kernel / 2, l->kernel / 2);
+    if (c->direction == FORWARD)
+        return gd_conv2d(in[0], in[1], NULL, .stride = stride, .padding = padding);
+    gd_context *gd = gd_tensor_context(in[0]);
+    const bool by_input = c->direction == BY_INPUT;
+    const gd_shape operand = by_input ? GD_SHAPE(l->n, l->c, l->size, l->size)
+                                      : GD_SHAPE(l->o, l->c, l->kernel, l->kernel);
+    gd_tensor *of = gd_set_requires_grad(gd_zeros(gd, operand, gd_tensor_dtype(in[0])), true), *d;
+    gd_tensor *y = by_input ? gd_conv2d(of, in[1], NULL, .stride = stride, .padding = padding)
+                            : gd_conv2d(in[1], of, NULL, .stride = stride, .padding = padding);
+    return gd_grad(1, &y, &in[0], 1, &of, &d) == GD_OK ? d : NULL;
+}
+
+static gd_tensor *half_noise(gd_context *gd, gd_shape sizes)
+{
+    return gd_retain(gd_cast(gd_normal(gd, sizes, 0, 1, GD_F32), GD_BF16));
+}
+
+/* In f32, of the operands or of their sizes. */
+static gd_tensor *in_f32(const convolution *c, const work *w, bool sizes)
+{
+    gd_tensor *in[2];
+    for (int i = 0; i < 2; i++) {
+        gd_tensor *x = gd_cast(w->in[i], GD_F32);
+        in[i] = sizes ? gd_abs(x) : x;
+    }
+    return convolve((void *)(uintptr_t)c, 2, in);
+}
+
+/* As near to f32's result, which bench_conv verifies, as both bounds of sums of `terms` products and
+ * a rounding to bfloat16 say. */
+static bool verify_convolution(const convolution *c, work *w, int64_t terms)
+{
+    gd_scope_begin(w->context);
+    gd_tensor *r = gd_call(w->function, 2, w->in), *value = in_f32(c, w, false),
+              *size = in_f32(c, w, true);
+    bool right = r && value && size;
+    const uint16_t *result = right ? gd_tensor_data(r) : NULL;
+    const float *expected = right ? gd_tensor_data(value) : NULL,
+                *sizes = right ? gd_tensor_data(size) : NULL;
+    for (int64_t i = 0; right && i < gd_tensor_count(r); i++) {
+        const double bound = 2 * (double)(terms + 1) * FLT_EPSILON * (double)sizes[i],
+                     value_of = (double)expected[i];
+        right = fabs((double)gd_bf16_to_f32(result[i]) - value_of) <=
+                bound + (fabs(value_of) + bound) / 256;
+    }
+    gd_scope_end(w->context);
+    return right;
+}
+
+static void bench_convolution(const layer *l, enum direction direction, int threads,
+                              const char *filter)
+{
+    char name[64];
+    snprintf(name, sizeof name, "%s %s", l->name, direction_names[direction]);
+    if (filter && !strstr(name, filter))
+        return;
+    const convolution c = { l, direction };
+    const int64_t out = (l->size - 1) / l->stride + 1;
+    const double terms = (double)(l->c * l->kernel * l->kernel);
+    gd_context *gd = gd_open("cpu", .threads = threads);
+    gd_bench_pin(threads);
+    gd_tensor *x = half_noise(gd, GD_SHAPE(l->n, l->c, l->size, l->size)),
+              *w = half_noise(gd, GD_SHAPE(l->o, l->c, l->kernel, l->kernel)),
+              *g = half_noise(gd, GD_SHAPE(l->n, l->o, out, out));
+    work bf16 = { .context = gd,
+                  .function = gd_compile(gd, convolve, (void *)(uintptr_t)&c),
+                  .in = { direction == FORWARD ? x : g, direction == BY_WEIGHT ? x : w } };
+    work f32 = { .context = gd, .function = gd_compile(gd, convolve, (void *)(uintptr_t)&c) };
+    for (int i = 0; i < 2; i++)
+        f32.in[i] = gd_retain(gd_cast(bf16.in[i], GD_F32));
+    const bool right = verify_convolution(
+        &c, &bf16, direction == BY_WEIGHT ? l->n * out * out : (int64_t)terms * l->o);
+    gd_bench_runner runners[2];
+    take_turns(&bf16, &f32, threads, runners);
+    print(name, threads, "GFLOP/s", 2.0 * terms * (double)(l->n * l->o * out * out), runners,
+          right);
+    gd_close(gd);
+    if (!right)
+        gd_bench_die("%s: a result is wrong", name);
+}
+
 /* ---- training steps ---- */
 
 typedef struct network {
@@ -166,6 +280,25 @@ static gd_tensor *step(void *user, int count, gd_tensor *const *in)
     return gd_autocast_end(gd) == GD_OK ? gd_minimize(n->optimizer, loss) : NULL;
 }
 
+/* A network's step of (x, y) in bf16 and in f32. */
+static void bench_network(gd_context *gd, const char *name, gd_function_body body, int64_t width,
+                          gd_tensor *const in[2], int threads)
+{
+    network networks[2];
+    work works[2];
+    for (int i = 0; i < 2; i++) {
+        network *n = &networks[i];
+        *n = (network){ .module = gd_module_create(gd, .seed = 3),
+                        .width = width,
+                        .dtype = i ? GD_F32 : GD_BF16 };
+        n->optimizer = gd_adam(n->module);
+        works[i] = (work){ gd, gd_compile(gd, body, n), { in[0], in[1] } };
+    }
+    gd_bench_runner runners[2];
+    take_turns(&works[0], &works[1], threads, runners);
+    print(name, threads, "ms", 0, runners, true);
+}
+
 static void bench_step(int64_t width, int64_t batch, int threads, const char *filter)
 {
     char name[64];
@@ -177,19 +310,35 @@ static void bench_step(int64_t width, int64_t batch, int threads, const char *fi
     gd_bench_pin(threads);
     gd_tensor *in[2] = { gd_retain(gd_normal(gd, GD_SHAPE(batch, 784), 0, 1, GD_F32)),
                          gd_retain(gd_randint(gd, GD_SHAPE(batch), 0, 10, GD_I64)) };
-    network networks[2];
-    work works[2];
-    for (int i = 0; i < 2; i++) {
-        network *n = &networks[i];
-        *n = (network){ .module = gd_module_create(gd, .seed = 3),
-                        .width = width,
-                        .dtype = i ? GD_F32 : GD_BF16 };
-        n->optimizer = gd_adam(n->module);
-        works[i] = (work){ gd, gd_compile(gd, step, n), { in[0], in[1] } };
-    }
-    gd_bench_runner runners[2];
-    take_turns(&works[0], &works[1], threads, runners);
-    print(name, threads, "ms", 0, runners, true);
+    bench_network(gd, name, step, width, in, threads);
+    gd_close(gd);
+}
+
+static gd_tensor *lstm_step(void *user, int count, gd_tensor *const *in)
+{
+    network *n = user;
+    gd_context *gd = gd_module_context(n->module);
+    (void)count;
+    if (gd_autocast_begin(gd, n->dtype) != GD_OK)
+        return NULL;
+    gd_tensor *h = gd_nn_lstm(n->module, "lstm", in[0], n->width); // [batch, time, width]
+    gd_tensor *loss =
+        gd_cross_entropy(gd_nn_linear(n->module, "out", gd_select(h, 1, -1), 10), in[1]);
+    return gd_autocast_end(gd) == GD_OK ? gd_minimize(n->optimizer, loss) : NULL;
+}
+
+static void bench_lstm(int64_t width, int64_t batch, int threads, const char *filter)
+{
+    char name[64];
+    snprintf(name, sizeof name, "LSTM %lld step, batch %lld of 32", (long long)width,
+             (long long)batch);
+    if (filter && !strstr(name, filter))
+        return;
+    gd_context *gd = gd_open("cpu", .threads = threads);
+    gd_bench_pin(threads);
+    gd_tensor *in[2] = { gd_retain(gd_normal(gd, GD_SHAPE(batch, 32, width), 0, 1, GD_F32)),
+                         gd_retain(gd_randint(gd, GD_SHAPE(batch), 0, 10, GD_I64)) };
+    bench_network(gd, name, lstm_step, width, in, threads);
     gd_close(gd);
 }
 
@@ -199,6 +348,11 @@ int main(int count, char **arguments)
     for (int threads = 1; threads <= MOST_THREADS; threads++) {
         for (size_t i = 0; i < COUNT(shapes); i++)
             bench_product(&shapes[i], threads, filter);
+        for (size_t i = 0; i < COUNT(layers); i++)
+            for (int k = 0; k < DIRECTIONS; k++)
+                bench_convolution(&layers[i], (enum direction)k, threads, filter);
+        bench_lstm(128, 64, threads, filter);
+        bench_lstm(512, 64, threads, filter);
         bench_step(16, 50, threads, filter);
         bench_step(128, 64, threads, filter);
         bench_step(512, 64, threads, filter);
