@@ -148,7 +148,8 @@ static size_t pack(const gd_gpu_launch *launch, uint64_t *packed)
 {
     for (int i = 0; i < launch->places; i++)
         *packed++ = (uintptr_t)launch->place[i].block + launch->place[i].offset;
-    memcpy(packed, launch->number, sizeof(int64_t) * (size_t)launch->numbers);
+    if (launch->numbers > 0)
+        memcpy(packed, launch->number, sizeof(int64_t) * (size_t)launch->numbers);
     return sizeof(uint64_t) * (size_t)(launch->places + launch->numbers);
 }
 
