@@ -113,7 +113,7 @@ static const char *conv_choose(conv_work *work)
 /* Where each window is one element of the image, and the planes of all images fill vectors: the
  * product C^T [plane, m] = image^T [plane, depth] @ A^T for each image. Products pack what they read
  * while they multiply: on Emerald Rapids a 1 x 1 convolution from 256 to 64 channels of 56 x 56
- * takes 0.6 of the time that the gathering of windows needs. */
+ * takes 0.72 of the time that packing windows needs. */
 static bool use_product(const conv_t *v)
 {
     const window_t *w = &v->window;

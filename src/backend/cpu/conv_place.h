@@ -95,7 +95,7 @@ static int64_t common_divisor(int64_t a, int64_t b)
 }
 
 /* What elements first, first + stride, … of each axis of x's gradient see, those that the same taps
- * reach, and where they lie. */
+ * reach, and their addresses. */
 typedef struct phase_t {
     int64_t a_tap[GD_SPATIAL];  /* from tap to tap, in a weight [taps...] */
     int64_t tap_first, c_first; /* the first of these taps, and the first of these elements */

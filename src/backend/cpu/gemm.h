@@ -28,7 +28,7 @@ typedef struct gd_gemm_stretch {
 } gd_gemm_stretch;
 
 /* What a product is given in place of strides, where its operands are no matrices in memory: packers
- * that read them where they lie, and where columns of C go. Steps and columns are counted over the
+ * that read them in place, and the addresses of C's columns. Steps and columns are counted over the
  * whole product. Addresses are those of a product of the batch and, of A and C, of a row. Products
  * that have it are not transposed, their bias [products of the batch, m] is one of rows, and their
  * tiles always read packed operands. */

@@ -28,7 +28,7 @@ typedef struct block {
     int64_t column, columns; /* of n */
     char *packed;            /* the block, or its ragged last panel alone, as pack_b left it */
     bool packed_all;
-    bool copied;    /* the first panel of rows reads B where it lies, and packs what it reads */
+    bool copied;    /* the first panel of rows reads B in place and packs it */
     bool pack_rows; /* copy panels of A */
     void *row_panel;
     void *stage; /* where packers of operands that are no matrices work */
@@ -90,8 +90,8 @@ static void copy_runs(const gd_gemm_micro *micro, char *copy, char *c, int64_t c
     }
 }
 
-/* A tile whose columns of C gd_gemm_access finds: where they lie, if they follow each other and
- * the kernel writes no more; else by way of a copy. t.c is row `row` of C. */
+/* A tile whose columns of C gd_gemm_access finds: in place, if they are contiguous and the kernel
+ * writes no others; else by way of a copy. t.c is row `row` of C. */
 static void tile_by_runs(const gd_gemm_product *p, const gd_gemm_micro *micro, gd_gemm_tile t,
                          int64_t rows, int64_t column, bool may_write)
 {

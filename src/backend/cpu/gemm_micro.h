@@ -98,8 +98,8 @@ struct gd_gemm_micro {
     int depth, depth_unit; /* of a block of k, and what packers round it up to, with zeros */
     bool any_width;        /* tiles write any number of columns; else whole vectors */
     int height_unit;       /* they write a multiple of so many rows: 1, or an engine's */
-    bool reads_a, reads_b; /* kernels read A, and B with contiguous rows, where they lie, and pack
-                              that B as they go; else both are always packed */
+    bool reads_a, reads_b; /* kernels read A in place, and B if its rows are contiguous, which they
+                              can pack as they read; else both are always packed */
 
     const gd_gemm_tile_fn *tiles; /* [rows][columns / lanes], by height and width less one */
     int widths;                   /* columns / lanes */
