@@ -166,8 +166,8 @@ GD_API gd_plan_stats gd_function_stats(const gd_function *function);
  * totals. Conventions of gd_tensor_format. "" before the first call. */
 GD_API size_t gd_plan_format(const gd_function *function, char *text, size_t size);
 
-/* The same, and below each kernel of which there are several forms (matrix products, convolutions) the one that
- * this device takes, and why: how it is computed, what is copied, how many threads. */
+/* The same, and below each kernel of which there are several forms (products, convolutions, attention,
+ * recurrent layers, sums) the one that this device takes, and why: how it is computed, what is copied, how many threads. */
 GD_API size_t gd_plan_explain(const gd_function *function, char *text, size_t size);
 
 /* The plan used last as a Graphviz digraph. */

@@ -36,6 +36,15 @@ typedef struct gd_operand {
     const gd_layout *layout;
 } gd_operand;
 
+/* Memory that a call works in beside its operands and results: areas side by side, one for each thread
+ * that takes part. What is in it has a meaning only while the call runs. */
+typedef struct gd_kernel_scratch {
+    void *memory; /* of the device's alignment; NULL: the kernel takes the device's own */
+    size_t bytes; /* of an area; whole alignments; 0: the call takes none */
+    int areas;
+    int threads; /* that the device had when it was asked: with another number it takes its own */
+} gd_kernel_scratch;
+
 /* One run of one op. Layouts and attribute have been checked by the op's infer; the result is
  * contiguous and overlaps no input (but an elementwise op's result may be exactly one of its
  * contiguous inputs of the same element size: in place; of a group with several results, only an
@@ -50,6 +59,7 @@ typedef struct gd_kernel_call {
     gd_operand out;
     const gd_operand *extra; /* [gd_op_extra_count] extra results, NULL when there are none */
     const void *prepared;    /* what `prepare` made for this call, or NULL in eager mode */
+    gd_kernel_scratch scratch; /* as the device asked for it, in a plan's memory; else zeros */
     const struct gd_kernel_call *next; /* of the calls that run_together is given, else NULL */
 } gd_kernel_call;
 
@@ -138,6 +148,9 @@ struct gd_backend {
      * addresses in the call or in itself: it may be copied. */
     size_t (*prepare_bytes)(const gd_kernel_call *call);
     gd_status (*prepare)(const gd_kernel_call *call, void *memory);
+    /* The scratch of a call, which a plan places among its values. Data pointers are not read, nor is
+     * `prepared`. NULL: kernels have all they need, as in eager mode. */
+    gd_kernel_scratch (*scratch)(const gd_kernel_call *call);
     /* Adds to `text` how the kernel does a call, whose `prepared` is set as a plan has it, and why, in a
      * few words. NULL, and nothing added: there is one way. Data pointers are not read. */
     void (*explain)(const gd_kernel_call *call, struct gd_text *text);

@@ -238,20 +238,26 @@ static void run_job(gd_range_fn fn, void *context, int64_t count, int ranges)
             sched_yield();
 }
 
-void gd_parallel_for(int threads, int64_t count, int64_t grain, gd_range_fn fn, void *context)
+int gd_parallel_ranges(int threads, int64_t count, int64_t grain)
 {
-    if (count <= 0)
-        return;
     int64_t ranges = grain > 1 ? count / grain : count;
     if (ranges > threads)
         ranges = threads;
     if (ranges > GD_MAX_THREADS)
         ranges = GD_MAX_THREADS;
-    if (ranges <= 1 || in_range || pthread_mutex_trylock(&pool.caller) != 0) {
+    return ranges > 1 ? (int)ranges : 1;
+}
+
+void gd_parallel_for(int threads, int64_t count, int64_t grain, gd_range_fn fn, void *context)
+{
+    if (count <= 0)
+        return;
+    const int ranges = gd_parallel_ranges(threads, count, grain);
+    if (ranges == 1 || in_range || pthread_mutex_trylock(&pool.caller) != 0) {
         fn(context, 0, count, 0);
         return;
     }
-    run_job(fn, context, count, (int)ranges);
+    run_job(fn, context, count, ranges);
     pthread_mutex_unlock(&pool.caller);
 }
 
@@ -277,18 +283,14 @@ static void take_items(void *context, int64_t begin, int64_t end, int thread)
 void gd_parallel_uneven(int threads, int64_t count, int64_t grain, gd_range_fn fn, void *context)
 {
     enum { TURNS = 8 }; /* of a thread: the last one to end is late by a turn at most */
-    int64_t loops = grain > 1 ? count / grain : count;
-    if (loops > threads)
-        loops = threads;
-    if (loops > GD_MAX_THREADS)
-        loops = GD_MAX_THREADS;
-    if (loops <= 1) {
+    const int loops = gd_parallel_ranges(threads, count, grain);
+    if (loops == 1) {
         gd_parallel_for(1, count, 1, fn, context);
         return;
     }
     const int64_t few = count / (loops * TURNS);
     uneven u = { .fn = fn, .context = context, .count = count, .few = few > 0 ? few : 1 };
-    gd_parallel_for((int)loops, loops, 1, take_items, &u);
+    gd_parallel_for(loops, loops, 1, take_items, &u);
 }
 
 /* The leading number of an environment variable ("4", or OpenMP's list "4,2"); 0 if none. */

@@ -10,6 +10,9 @@
 /* Work on items [begin, end). `thread` is 0 … threads-1, for per-thread scratch. */
 typedef void (*gd_range_fn)(void *context, int64_t begin, int64_t end, int thread);
 
+/* How many ranges gd_parallel_for makes at most; their threads are 0 … ranges-1. At least 1. */
+int gd_parallel_ranges(int threads, int64_t count, int64_t grain);
+
 /* Split [0, count) into at most `threads` contiguous ranges of at least `grain` items and run them
  * at once. All of it is one range, run by the calling thread as thread 0, when one range is enough,
  * in a call from inside of a range, and while another thread's call is running: the process has one

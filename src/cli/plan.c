@@ -161,7 +161,7 @@ int cli_plan(int argc, char **argv)
           CLI_WHOLE, &s.length, 1, 1e9 },
         { "optimizer", "NAME", "of the training step (default: adam)", CLI_TEXT, &s.optimizer, 0,
           0 },
-        { "explain", NULL, "say how products and convolutions are computed, and why", CLI_FLAG,
+        { "explain", NULL, "say how kernels with several forms are computed, and why", CLI_FLAG,
           &s.explain, 0, 0 },
         { "dot", NULL, "a Graphviz graph instead of the list", CLI_FLAG, &s.dot, 0, 0 },
         { "svg", "FILE",

@@ -139,6 +139,12 @@ static inline bool gd_ir_is_effect(const gd_ir_value *v)
 {
     return v->kind == GD_IR_OP && (v->op->flags & GD_OP_EFFECT);
 }
+/* Whether a kernel runs for it. */
+static inline bool gd_ir_is_kernel(const gd_ir_value *v)
+{
+    return v->kind == GD_IR_OP && !gd_ir_is_view(v) && !gd_ir_is_extra(v) &&
+           gd_layout_count(&v->layout) > 0;
+}
 /* Whether a value has memory of its own in the plan's block. */
 static inline bool gd_ir_needs_memory(const gd_ir_value *v)
 {

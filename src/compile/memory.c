@@ -2,6 +2,10 @@
  * lowest offset where it overlaps nothing alive at the same time (Pisarchyk and Lee, "Efficient
  * memory management for deep neural net inference", 2020).
  *
+ * Scratch, which the device asks for op by op, is placed behind all values, into what they leave free
+ * at its step, where the scratch before lies if it can: so it is in the caches, and where values lie
+ * does not depend on it.
+ *
  * Decides addresses alone. An elementwise op, or scatter, may write over an operand that dies in
  * it, where it reads that straight through and no other operand looks at the same memory; results
  * and constants are written over by nobody. It is no pass with a switch: a plan without addresses
@@ -109,27 +113,101 @@ static size_t make_buffers(const gd_ir *ir, const int32_t *last_use, int32_t *ow
     return n;
 }
 
+/* ---- scratch ---- */
+
+/* What the device asks for op i, which has no addresses yet. */
+static gd_kernel_scratch ask(const gd_ir *ir, size_t i)
+{
+    const gd_ir_value *v = &ir->values[i];
+    gd_device *device = ir->context->device;
+    gd_operand in[GD_OP_MAX_INPUTS], extra[GD_FUSED_MAX_EXTRA];
+    for (int k = 0; k < v->n; k++)
+        in[k] = (gd_operand){ NULL, &ir->values[v->in[k]].layout };
+    const int n_extra = gd_ir_extra_count(v);
+    for (int k = 0; k < n_extra; k++) {
+        const gd_ir_value *made = &v[1 + k];
+        extra[((const gd_extra_result_attr *)made->attr)->index] =
+            (gd_operand){ NULL, &made->layout };
+    }
+    return device->backend->scratch(
+        &(gd_kernel_call){ .device = device,
+                           .op = v->op,
+                           .attr = v->attr,
+                           .n = v->n,
+                           .in = in,
+                           .out = gd_ir_is_effect(v) ? in[0] : (gd_operand){ NULL, &v->layout },
+                           .extra = n_extra ? extra : NULL });
+}
+
+/* The scratch of the kernel that begins with op i; of several ops together the most of any, for every
+ * thread. *last: the last of them. */
+static gd_kernel_scratch scratch_of_kernel(const gd_ir *ir, size_t i, size_t *last)
+{
+    gd_kernel_scratch all = ask(ir, i);
+    *last = i;
+    for (size_t k = i + 1; k < ir->count; k++) {
+        if (!gd_ir_is_kernel(&ir->values[k]))
+            continue;
+        if (!ir->values[k].is_joined)
+            break;
+        const gd_kernel_scratch one = ask(ir, k);
+        all.bytes = one.bytes > all.bytes ? one.bytes : all.bytes;
+        all.areas = all.threads = ir->context->device->threads;
+        *last = k;
+    }
+    return all;
+}
+
+/* Behind the `n` buffers of values those of scratch, in the order of their steps. Returns how many there
+ * are then. */
+static size_t make_scratch_buffers(const gd_ir *ir, size_t n, gd_plan_buffer *buffers,
+                                   gd_scratch_place *places)
+{
+    if (!ir->context->device->backend->scratch)
+        return n;
+    const size_t values = n;
+    for (size_t i = 0; i < ir->count; i++) {
+        if (!gd_ir_is_kernel(&ir->values[i]) || ir->values[i].is_joined)
+            continue;
+        size_t last;
+        const gd_kernel_scratch asked = scratch_of_kernel(ir, i, &last);
+        for (size_t k = i; places && k <= last; k++)
+            places[k].asked = asked;
+        if (asked.bytes > 0)
+            buffers[n++] = (gd_plan_buffer){ .bytes = asked.bytes * (size_t)asked.areas,
+                                             .first = (int32_t)i,
+                                             .last = (int32_t)last,
+                                             .value = (int32_t)i,
+                                             .follows = n > values };
+    }
+    return n;
+}
+
 /* The buffers of a program: arrays of a scratch arena. */
 typedef struct buffers_of {
     int32_t *owner; /* [count] number of the buffer root i uses; -1: none, it lies elsewhere */
     gd_plan_buffer *buffers;
-    size_t n;
+    size_t n;    /* of values; */
+    size_t all;  /* behind them those of scratch */
     size_t most; /* bytes alive at any step */
 } buffers_of;
 
-static gd_status find_buffers(buffers_of *b, const gd_ir *ir, gd_arena *scratch, size_t *each_step)
+/* places [count], zeros, or NULL: what is asked for the ops. */
+static gd_status find_buffers(buffers_of *b, const gd_ir *ir, gd_arena *scratch,
+                              gd_scratch_place *places, size_t *each_step)
 {
     const size_t count = ir->count + 1;
     int32_t *last_use = gd_arena_array(scratch, count, sizeof *last_use);
     size_t *change = gd_arena_array(scratch, 2 * count, sizeof *change);
     bool *is_taken = gd_arena_array(scratch, count, sizeof *is_taken);
     b->owner = gd_arena_array(scratch, count, sizeof *b->owner);
-    b->buffers = gd_arena_array(scratch, count, sizeof *b->buffers);
+    b->buffers = gd_arena_array(scratch, 2 * count, sizeof *b->buffers);
     if (!last_use || !change || !is_taken || !b->owner || !b->buffers)
         return GD_ERR_MEMORY;
     gd_ir_find_last_uses(ir, last_use);
     b->n = make_buffers(ir, last_use, b->owner, is_taken, b->buffers);
-    b->most = most_alive(b->buffers, b->n, ir->count, change, each_step);
+    b->all = make_scratch_buffers(ir, b->n, b->buffers, places);
+    b->most = most_alive(b->buffers, b->all, ir->count, change, each_step);
     return GD_OK;
 }
 
@@ -137,7 +215,7 @@ gd_status gd_memory_alive(const gd_ir *ir, size_t *alive)
 {
     gd_arena scratch = { 0 };
     buffers_of b;
-    gd_status status = find_buffers(&b, ir, &scratch, alive);
+    gd_status status = find_buffers(&b, ir, &scratch, NULL, alive);
     gd_arena_close(&scratch);
     return status;
 }
@@ -146,7 +224,7 @@ gd_status gd_memory_live(const gd_ir *ir, size_t *bytes)
 {
     gd_arena scratch = { 0 };
     buffers_of b;
-    gd_status status = find_buffers(&b, ir, &scratch, NULL);
+    gd_status status = find_buffers(&b, ir, &scratch, NULL, NULL);
     if (status == GD_OK)
         *bytes = b.most;
     gd_arena_close(&scratch);
@@ -157,7 +235,7 @@ static gd_status plan_offsets(gd_memory_plan *plan, const gd_ir *ir, gd_arena *s
 {
     buffers_of b;
     size_t *offset_of = gd_arena_array(scratch, ir->count + 1, sizeof *offset_of);
-    if (!offset_of || find_buffers(&b, ir, scratch, NULL) != GD_OK)
+    if (!offset_of || find_buffers(&b, ir, scratch, plan->scratch, NULL) != GD_OK)
         return GD_ERR_MEMORY;
     plan->live_bytes = b.most;
     for (size_t i = 0; i < ir->count; i++) /* sorting changes the buffers' numbers */
@@ -166,8 +244,15 @@ static gd_status plan_offsets(gd_memory_plan *plan, const gd_ir *ir, gd_arena *s
         if (ir->values[b.buffers[i].value].is_constant)
             plan->constant_bytes += b.buffers[i].bytes;
     qsort(b.buffers, b.n, sizeof *b.buffers, by_size);
-    if (gd_place(b.buffers, b.n, ir->count, &plan->bytes) != GD_OK)
+    if (gd_place(b.buffers, b.all, ir->count, &plan->bytes) != GD_OK)
         return GD_ERR_MEMORY;
+    for (size_t i = 0; i < b.n; i++) {
+        const size_t end = b.buffers[i].offset + b.buffers[i].bytes;
+        plan->value_bytes = end > plan->value_bytes ? end : plan->value_bytes;
+    }
+    for (size_t i = b.n; i < b.all; i++)
+        for (int32_t k = b.buffers[i].first; k <= b.buffers[i].last; k++)
+            plan->scratch[k].offset = b.buffers[i].offset;
     for (size_t i = 0; i < b.n; i++)
         offset_of[b.buffers[i].value] = b.buffers[i].offset;
     for (size_t i = 0; i < ir->count; i++)
@@ -178,8 +263,9 @@ static gd_status plan_offsets(gd_memory_plan *plan, const gd_ir *ir, gd_arena *s
 gd_status gd_memory_plan_make(gd_memory_plan *plan, const gd_ir *ir)
 {
     gd_arena scratch = { 0 };
-    *plan = (gd_memory_plan){ .offset = gd_alloc((ir->count + 1) * sizeof *plan->offset) };
-    gd_status status = plan->offset ? plan_offsets(plan, ir, &scratch) : GD_ERR_MEMORY;
+    *plan = (gd_memory_plan){ .offset = gd_alloc((ir->count + 1) * sizeof *plan->offset),
+                              .scratch = gd_alloc_zero(ir->count + 1, sizeof *plan->scratch) };
+    gd_status status = plan->offset && plan->scratch ? plan_offsets(plan, ir, &scratch) : GD_ERR_MEMORY;
     gd_arena_close(&scratch);
     if (status != GD_OK)
         gd_memory_plan_free(plan);
@@ -189,5 +275,6 @@ gd_status gd_memory_plan_make(gd_memory_plan *plan, const gd_ir *ir)
 void gd_memory_plan_free(gd_memory_plan *plan)
 {
     gd_free(plan->offset);
+    gd_free(plan->scratch);
     *plan = (gd_memory_plan){ 0 };
 }

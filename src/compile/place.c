@@ -98,10 +98,10 @@ static int find_above(const size_t pieces[], int n, size_t above[])
     return count;
 }
 
-/* The lowest offset from which `bytes` are free in all sets. */
-static size_t lowest_gap(const ranges *const sets[], int n, size_t bytes)
+/* The lowest offset from `at` on where `bytes` are free in all sets. */
+static size_t lowest_gap(const ranges *const sets[], int n, size_t bytes, size_t at)
 {
-    size_t next[MOST_SETS] = { 0 }, at = 0, looks = 0, top = 0;
+    size_t next[MOST_SETS] = { 0 }, looks = 0, top = 0;
     for (bool moved = true; moved && looks < MOST_LOOKS;) {
         moved = false;
         looks += (size_t)n;
@@ -120,7 +120,8 @@ static size_t lowest_gap(const ranges *const sets[], int n, size_t bytes)
     return looks < MOST_LOOKS ? at : top;
 }
 
-static bool place(tree *t, gd_plan_buffer *b)
+/* wanted: where it lies if it can without needing more than `bytes`. */
+static bool place(tree *t, gd_plan_buffer *b, size_t wanted, size_t bytes)
 {
     size_t pieces[MOST_SETS], above[MOST_SETS];
     const ranges *sets[MOST_SETS];
@@ -131,7 +132,9 @@ static bool place(tree *t, gd_plan_buffer *b)
     for (int i = 0; i < n_above; i++)
         if (t->nodes[above[i]].all.count)
             sets[n_sets++] = &t->nodes[above[i]].all;
-    b->offset = lowest_gap(sets, n_sets, b->bytes);
+    b->offset = lowest_gap(sets, n_sets, b->bytes, wanted);
+    if (wanted && (b->offset != wanted || b->offset + b->bytes > bytes))
+        b->offset = lowest_gap(sets, n_sets, b->bytes, 0);
     const range r = { b->offset, b->offset + b->bytes };
     bool ok = true;
     for (int i = 0; ok && i < n; i++)
@@ -150,8 +153,9 @@ gd_status gd_place(gd_plan_buffer *buffers, size_t count, size_t steps, size_t *
     bool ok = t.nodes;
     *bytes = 0;
     for (size_t i = 0; ok && i < count; i++) {
-        ok = place(&t, &buffers[i]);
-        size_t end = buffers[i].offset + buffers[i].bytes;
+        const size_t wanted = i > 0 && buffers[i].follows ? buffers[i - 1].offset : 0;
+        ok = place(&t, &buffers[i], wanted, *bytes);
+        const size_t end = buffers[i].offset + buffers[i].bytes;
         *bytes = end > *bytes ? end : *bytes;
     }
     for (size_t i = 0; t.nodes && i < 2 * t.leaves; i++) {

@@ -2,6 +2,7 @@
 #ifndef GD_COMPILE_PLACE_H
 #define GD_COMPILE_PLACE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -11,6 +12,7 @@ typedef struct gd_plan_buffer {
     size_t bytes, offset;
     int32_t first, last; /* steps between which it is alive, inclusive */
     int32_t value;
+    bool follows; /* lies where the buffer before it lies, if that needs no more memory */
 } gd_plan_buffer;
 
 /* Give each of the buffers, in their order, the lowest offset where it overlaps nothing placed

@@ -96,6 +96,10 @@ static gd_status make_step(gd_plan *plan, gd_step *step, int32_t value)
     for (int k = 0; k < v->n; k++)
         if (resolve(plan, &in[k], v->in[k]) != GD_OK)
             return GD_ERR_MEMORY;
+    step->call.scratch = plan->memory.scratch[value].asked;
+    if (step->call.scratch.bytes > 0)
+        step->call.scratch.memory =
+            (char *)plan->block->data + plan->memory.scratch[value].offset;
     step->call.out = gd_ir_is_effect(v) ? in[0] : (gd_operand){ address(plan, value), &v->layout };
     gd_status status = resolve_extra_results(plan, step, value);
     if (status == GD_OK && !gd_device_takes(&step->call))
@@ -103,12 +107,6 @@ static gd_status make_step(gd_plan *plan, gd_step *step, int32_t value)
                        "gd_compile: device %s has no kernel for %s as it is here", device->name,
                        v->op->name);
     return status == GD_OK ? prepare(plan, &step->call) : status;
-}
-
-static bool is_step(const gd_ir_value *v)
-{
-    return v->kind == GD_IR_OP && !gd_ir_is_view(v) && !gd_ir_is_extra(v) &&
-           gd_layout_count(&v->layout) > 0;
 }
 
 /* Whether the steps, which are many, are so little work together that waking threads for some of
@@ -123,7 +121,7 @@ static bool is_small(const gd_ir *ir)
     for (size_t i = 0; i < ir->count; i++) {
         const gd_ir_value *v = &ir->values[i];
         const gd_layout *in[GD_OP_MAX_INPUTS];
-        if (!is_step(v) || v->is_constant)
+        if (!gd_ir_is_kernel(v) || v->is_constant)
             continue;
         gd_ir_layouts(ir, v, in);
         flops += v->op->flops ? v->op->flops(v->n, in, &v->layout, v->attr) : 0;
@@ -154,14 +152,14 @@ static gd_status make_steps(gd_plan *plan)
         return GD_ERR_MEMORY;
     for (size_t i = 0; i < plan->ir.count; i++) {
         const gd_ir_value *v = &plan->ir.values[i];
-        if (!is_step(v))
+        if (!gd_ir_is_kernel(v))
             continue;
         gd_step *step = &plan->steps[plan->n_steps];
         gd_status status = make_step(plan, step, (int32_t)i);
         if (status != GD_OK)
             return status;
         if (v->is_constant) {
-            if (step->run(&step->call) != GD_OK)
+            if (gd_step_run(step) != GD_OK)
                 return gd_error_last();
             continue;
         }
@@ -243,11 +241,11 @@ static gd_storage *new_block(gd_plan *plan)
     return block;
 }
 
-static void move(gd_operand *operand, uintptr_t from, size_t bytes, char *to)
+static void move(void **address, uintptr_t from, size_t bytes, char *to)
 {
-    uintptr_t at = (uintptr_t)operand->data;
-    if (operand->data && at >= from && at - from < bytes)
-        operand->data = to + (at - from);
+    uintptr_t at = (uintptr_t)*address;
+    if (*address && at >= from && at - from < bytes)
+        *address = to + (at - from);
 }
 
 static gd_status copy_memory(const gd_plan *plan, void *to, const void *from, size_t bytes)
@@ -279,19 +277,25 @@ static void move_steps(gd_plan *plan, gd_storage *block)
         gd_kernel_call *call = &plan->steps[i].call;
         gd_operand *in = plan->steps[i].in;
         for (int k = 0; k < call->n; k++)
-            move(&in[k], from, old->bytes, to);
-        move(&call->out, from, old->bytes, to);
+            move(&in[k].data, from, old->bytes, to);
+        move(&call->out.data, from, old->bytes, to);
+        move(&call->scratch.memory, from, old->bytes, to);
         gd_operand *extra = plan->steps[i].extra;
         for (int k = 0; extra && k < gd_op_extra_count(call->op, call->attr); k++)
-            move(&extra[k], from, old->bytes, to);
+            move(&extra[k].data, from, old->bytes, to);
     }
 }
 
 static gd_status build(gd_plan *plan)
 {
-    if (gd_passes_run(&plan->ir, &plan->report) != GD_OK ||
-        gd_memory_plan_make(&plan->memory, &plan->ir) != GD_OK)
+    if (gd_passes_run(&plan->ir, &plan->report) != GD_OK)
         return gd_error_last();
+    plan->is_small = is_small(&plan->ir);
+    const int threads = gd_plan_take_threads(plan);
+    gd_status status = gd_memory_plan_make(&plan->memory, &plan->ir);
+    gd_plan_give_threads(plan, threads);
+    if (status != GD_OK)
+        return status;
 #ifdef GD_DEBUG_CHECKS
     if (gd_memory_verify(&plan->memory, &plan->ir) != GD_OK)
         return gd_error_last();
@@ -306,9 +310,8 @@ static gd_status build(gd_plan *plan)
         return GD_ERR_MEMORY;
     /* Random constants do not exist, but a constant may follow nothing else: the stream is
      * published at every run. */
-    plan->is_small = is_small(&plan->ir);
-    const int threads = gd_plan_take_threads(plan);
-    gd_status status = make_steps(plan);
+    (void)gd_plan_take_threads(plan);
+    status = make_steps(plan);
     gd_plan_give_threads(plan, threads);
     if (status == GD_OK)
         status = list_calls(plan);
@@ -608,7 +611,7 @@ static gd_status run_steps(gd_plan *plan, gd_status status)
         status = device->backend->run_calls(device, plan->calls, plan->n_steps, &plan->replay);
     else
         for (const gd_step *s = plan->steps; status == GD_OK && s < end; s += s->together)
-            status = s->run(&s->call);
+            status = gd_step_run(s);
     gd_plan_give_threads(plan, threads);
     if (status == GD_OK)
         gd_plan_end(plan);
@@ -627,7 +630,7 @@ gd_status gd_plan_run_timed(gd_plan *plan, gd_tensor *const *inputs, double *sec
     for (const gd_step *s = plan->steps; status == GD_OK && s < end;) {
         const uint8_t phase = plan->ir.values[s->value].phase;
         while (status == GD_OK && s < end && plan->ir.values[s->value].phase == phase) {
-            status = s->run(&s->call);
+            status = gd_step_run(s);
             s += s->together;
         }
         if (status == GD_OK)

@@ -7,6 +7,7 @@
 
 #include <stdio.h>
 
+#include "base/poison.h"
 #include "base/text.h"
 #include "compile/ir.h"
 #include "compile/memory.h"
@@ -19,6 +20,16 @@ typedef struct gd_step {
     int32_t value;          /* of the IR */
     int32_t together;       /* so many steps from here on are run as one kernel, by this one */
 } gd_step;
+
+/* What a kernel leaves in its scratch is nobody's. */
+static inline gd_status gd_step_run(const gd_step *step)
+{
+    const gd_status status = step->run(&step->call);
+    const gd_kernel_scratch *s = &step->call.scratch;
+    if (s->memory)
+        gd_unpoison(s->memory, s->bytes * (size_t)s->areas);
+    return status;
+}
 
 /* An address that depends on an argument: set before every run. */
 typedef struct gd_patch {

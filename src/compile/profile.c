@@ -19,7 +19,7 @@ static gd_status run_timed(gd_plan *plan, gd_tensor *const *inputs, int runs,
         const gd_step *kernel = plan->steps;
         for (size_t i = 0; status == GD_OK && i < plan->n_kernels; i++) {
             start[i] = gd_seconds() - begin;
-            status = kernel->run(&kernel->call);
+            status = gd_step_run(kernel);
             if (status == GD_OK)
                 status = gd_device_synchronize(plan->ir.context->device);
             now = gd_seconds();

@@ -47,8 +47,21 @@ static scratch scratch_of(const arg_reduction *r, int thread)
     s.gather = gd_scratch_take(&area, GD_REDUCE_BLOCK * sizeof(int64_t));
     return s;
 }
-_Static_assert(TILE * 28 + GD_REDUCE_BLOCK * 8 + MAX_CHUNKS * 16 <= GD_CPU_SCRATCH,
-               "scratch too small");
+enum {
+    BLOCKS = 7,
+    AREA = TILE * 28 + GD_REDUCE_BLOCK * 8,
+    SHARED = MAX_CHUNKS * 16, /* the first thread's */
+};
+_Static_assert(AREA + SHARED <= GD_CPU_SCRATCH, "scratch too small");
+
+gd_workspace gd_arg_reduce_scratch(const gd_kernel_call *call)
+{
+    /* Tiles, the last of which may be narrow, count as whole ones. */
+    const int threads = gd_parallel_ranges(
+        call->device->threads, 2 * gd_layout_count(call->in[0].layout), GD_PARALLEL_ELEMENTS);
+    return (gd_workspace){ NULL, gd_scratch_bytes(AREA + (threads > 1 ? SHARED : 0), BLOCKS),
+                           threads };
+}
 
 /* ---- along lines ---- */
 

@@ -10,7 +10,7 @@
  */
 #include "backend/cpu/attention.h"
 
-#include "backend/cpu/gemm_micro.h"
+#include "backend/cpu/gemm_plan.h"
 #include "base/random.h"
 #include "base/threads.h"
 #include "ops/attrs.h"
@@ -21,6 +21,7 @@
 #define QUERIES GD_ATTENTION_QUERIES
 #define KEYS    GD_ATTENTION_KEYS
 #define ROW     GD_ATTENTION_ROW
+#define BLOCKS  4  /* of scratch, beside the products' */
 #define FEW     16 /* queries or fewer: the rate of memory bounds the speed */
 
 /* Tiles of queries that one thread takes through all keys together, so that keys are transposed
@@ -113,11 +114,6 @@ static job job_of(const gd_kernel_call *call, const gd_attention_loops *loops, i
         j.mask = in[extras++];
         (void)gd_layout_broadcast(j.mask.layout, scores, &j.mask_layout); /* infer has checked */
     }
-    if (j.attr->dropout > 0) {
-        const int64_t *state = in[extras].data;
-        j.seed = (uint64_t)state[0];
-        j.word = (uint64_t)state[in[extras].layout->stride[0]] + j.attr->offset;
-    }
     j.entries = j.tq > 0 ? gd_layout_count(q) / (j.tq * j.d) : 0;
     int64_t tiles = (j.tq + QUERIES - 1) / QUERIES;
     j.rows = tiles > 0 ? (j.tq + tiles - 1) / tiles : 0;
@@ -128,6 +124,17 @@ static job job_of(const gd_kernel_call *call, const gd_attention_loops *loops, i
         j.blocks = tiles;
     }
     return j;
+}
+
+/* The words of dropout, whose state follows the mask among operands `extras` and on. */
+static void start_dropout(job *j, int extras)
+{
+    const gd_operand *operand = &j->call->in[extras + j->attr->has_mask];
+    if (j->attr->dropout > 0) {
+        const int64_t *state = operand->data;
+        j->seed = (uint64_t)state[0];
+        j->word = (uint64_t)state[operand->layout->stride[0]] + j->attr->offset;
+    }
 }
 
 /* Queries [row, row + rows) of `entry` against keys [key, key + keys). */
@@ -315,6 +322,18 @@ static buffers buffers_of(const job *j, int thread)
     }
     w.products = gd_scratch_rest(&s);
     return w;
+}
+
+/* The same in bytes. Products are of a tile's rows, keys, and the widths of k and v. */
+static size_t bytes_of_thread(const job *j)
+{
+    const gd_cpu_device *cpu = (const gd_cpu_device *)j->call->device;
+    const bool copies = j->d + j->dv <= GD_ATTENTION_WIDTH && !j->is_bf16;
+    const size_t row = ROW * sizeof(float), tiles = (size_t)(j->is_bf16 ? 3 : 2) * QUERIES * row;
+    const int64_t wide = j->d > j->dv ? j->d : j->dv, most = wide > KEYS ? wide : KEYS;
+    return gd_scratch_bytes(tiles + (copies ? (size_t)(j->d + j->dv) * row : 0),
+                            BLOCKS) +
+           gd_gemm_most_bytes(j->is_bf16 ? cpu->gemm_bf16 : cpu->gemm_f32, &cpu->paths, most, most);
 }
 
 /* The transpose of keys or values x [keys, d], as the right operand of products with many rows: in
@@ -633,9 +652,36 @@ bool gd_attention_takes(const gd_kernel_call *call)
     return dtype != GD_BF16 || cpu->gemm_bf16->b_packed_bytes == (int)sizeof(uint16_t);
 }
 
+void gd_attention_explain(const gd_kernel_call *call, gd_text *text)
+{
+    const bool backward = call->op->id == GD_OP_attention_grad;
+    const job j = job_of(call, NULL, backward ? 5 : 3);
+    if (j.entries == 0)
+        return;
+    gd_text_add(text, "%lld heads, %lld queries x %lld keys by ", (long long)j.entries,
+                (long long)j.tq, (long long)j.tk);
+    if (call->out.layout->dtype == GD_F64) {
+        gd_text_add(text, "rows: f64");
+        return;
+    }
+    gd_text_add(text, "tiles of %lld x %d%s%s", (long long)j.rows, KEYS,
+                j.is_bf16 ? " in bf16" : "", j.attr->causal ? ", on the diagonal by strips" : "");
+    if (j.is_bf16)
+        gd_text_add(text, "; products pack keys");
+    else if (j.rows <= FEW)
+        gd_text_add(text, "; keys in place: few queries, which memory bounds");
+    else if (j.d + j.dv > GD_ATTENTION_WIDTH)
+        gd_text_add(text, "; keys in place: their transpose does not fit the scratch");
+    else
+        gd_text_add(text, "; keys transposed once for up to %lld queries", (long long)j.block);
+    gd_text_add(text, "; threads take heads%s", backward ? "" : " and blocks of queries");
+    gd_cpu_explain_threads(text, gd_attention_scratch(call).threads);
+}
+
 gd_status gd_attention_run(const gd_kernel_call *call, const gd_attention_loops *loops)
 {
     job j = job_of(call, loops, 3);
+    start_dropout(&j, 3);
     int threads = call->device->threads;
     if (call->out.layout->dtype == GD_F64)
         gd_parallel_uneven(threads, j.entries * j.tq, grain(&j, 1), range_forward_f64, &j);
@@ -644,9 +690,30 @@ gd_status gd_attention_run(const gd_kernel_call *call, const gd_attention_loops 
     return GD_OK;
 }
 
+/* Heads of keys, with all queries that look at them. */
+static int64_t items_backward(const job *j, int64_t *least_items)
+{
+    *least_items = grain(j, j->tq * j->heads / j->groups);
+    return j->entries / j->heads * j->groups;
+}
+
+gd_workspace gd_attention_scratch(const gd_kernel_call *call)
+{
+    const bool backward = call->op->id == GD_OP_attention_grad;
+    const job j = job_of(call, NULL, backward ? 5 : 3);
+    if (call->out.layout->dtype == GD_F64 || j.entries == 0)
+        return (gd_workspace){ 0 };
+    int64_t items = j.entries * j.blocks, least_items = grain(&j, j.block);
+    if (backward)
+        items = items_backward(&j, &least_items);
+    return (gd_workspace){ NULL, bytes_of_thread(&j),
+                           gd_parallel_ranges(call->device->threads, items, least_items) };
+}
+
 gd_status gd_attention_grad_run(const gd_kernel_call *call, const gd_attention_loops *loops)
 {
     job j = job_of(call, loops, 5);
+    start_dropout(&j, 5);
     j.packed = call->in[3].data;
     j.g = call->in[4];
     bool is_f64 = call->out.layout->dtype == GD_F64;
@@ -655,8 +722,9 @@ gd_status gd_attention_grad_run(const gd_kernel_call *call, const gd_attention_l
         memset(call->out.data, 0, (size_t)gd_layout_count(call->out.layout) * size);
     if (j.entries == 0)
         return GD_OK;
-    gd_parallel_uneven(call->device->threads, j.entries / j.heads * j.groups,
-                       grain(&j, j.tq * j.heads / j.groups),
+    int64_t least_items;
+    const int64_t items = items_backward(&j, &least_items);
+    gd_parallel_uneven(call->device->threads, items, least_items,
                        is_f64 ? range_backward_f64 : range_backward, &j);
     return GD_OK;
 }

@@ -64,6 +64,8 @@ typedef struct gd_attention_loops {
 /* f32 and f64; bf16 where instructions multiply it. Elsewhere products would widen it anew in each
  * tile: cast before, all of it is widened once. */
 bool gd_attention_takes(const gd_kernel_call *call);
+gd_workspace gd_attention_scratch(const gd_kernel_call *call);
+void gd_attention_explain(const gd_kernel_call *call, gd_text *text);
 gd_status gd_attention_run(const gd_kernel_call *call, const gd_attention_loops *loops);
 gd_status gd_attention_grad_run(const gd_kernel_call *call, const gd_attention_loops *loops);
 

@@ -30,9 +30,23 @@ typedef struct gd_conv_args {
     int threads;                      /* at most */
     const gd_paths *paths;            /* which way it is computed */
     gd_workspace workspace; /* of `threads` threads: a product's and GD_CONV_SCRATCH bytes each */
-    gd_text
-        *explain; /* not NULL: how it is computed is added, nothing is computed and no data read */
+    /* Questions, one at a time: nothing is computed, and no data read. */
+    gd_text *explain;      /* not NULL: how it is computed is added */
+    gd_workspace *scratch; /* not NULL: raised to what it takes */
+    bool has_not_finite;   /* of `scratch`: whether the weight has a number that is not finite */
 } gd_conv_args;
+
+static inline bool gd_conv_is_asked(const gd_conv_args *args)
+{
+    return args->explain || args->scratch;
+}
+
+static inline void gd_conv_raise(const gd_conv_args *args, gd_workspace need)
+{
+    gd_workspace *s = args->scratch;
+    s->bytes = need.bytes > s->bytes ? need.bytes : s->bytes;
+    s->threads = need.threads > s->threads ? need.threads : s->threads;
+}
 
 #define GD_CONV_SCRATCH        ((size_t)256 * 1024)
 #define GD_CONV_SCRATCH_BLOCKS 4

@@ -226,11 +226,15 @@ static int find_columns(const gd_gemm_access *access, int64_t column, int64_t co
 
 /* ---- products ---- */
 
-static void explain(const gd_conv_args *args, const gd_gemm_args *product, const char *what)
+static void answer(const gd_conv_args *args, const gd_gemm_args *product, const char *what)
 {
     gd_gemm_plan plan;
     if (!gd_gemm_choose(args->bf16, product, &plan))
         return;
+    if (args->scratch) {
+        gd_conv_raise(args, gd_gemm_plan_scratch(args->bf16, &plan));
+        return;
+    }
     gd_text_add(args->explain, "%s: ", what);
     gd_gemm_explain(args->bf16, &plan, args->explain);
 }
@@ -243,8 +247,8 @@ static void run(const gd_conv_args *args, const access_t *v, gd_gemm_args produc
     product.threads = args->threads;
     product.paths = args->paths;
     product.workspace = args->workspace;
-    if (args->explain)
-        explain(args, &product, "windows packed in bf16");
+    if (gd_conv_is_asked(args))
+        answer(args, &product, "windows packed in bf16");
     else
         gd_gemm(args->bf16, &product);
 }
@@ -279,8 +283,8 @@ static bool run_plain(const gd_conv_args *args, const access_t *v, const gd_gemm
                        .threads = args->threads,
                        .paths = args->paths,
                        .workspace = args->workspace };
-    if (args->explain) {
-        explain(args, &p, "a product in bf16, a window being one element");
+    if (gd_conv_is_asked(args)) {
+        answer(args, &p, "a product in bf16, a window being one element");
         return true;
     }
     for (int64_t g = 0; g < args->s.groups; g++) {
@@ -310,7 +314,7 @@ void gd_conv_forward_bf16(const gd_conv_args *args)
     const gd_conv_sizes *s = &args->s;
     const int64_t depth = s->c * s->taps;
     if (depth == 0) {
-        if (!args->explain)
+        if (!gd_conv_is_asked(args))
             fill(args);
         return;
     }
@@ -378,7 +382,7 @@ void gd_conv_grad_input_bf16(const gd_conv_args *args)
         phases[a] = LEAST(stride, s->in[a]);
         all = all && (stride == 1 || (args->attr->dilation[a] == 1 && s->kernel[a] >= stride));
     }
-    if (!args->explain && (!all || s->o == 0))
+    if (!gd_conv_is_asked(args) && (!all || s->o == 0))
         memset(args->out, 0, (size_t)(s->n * s->groups * s->c * s->in_plane) * sizeof *args->out);
     const int64_t count = phases[0] * phases[1] * phases[2];
     for (int64_t i = 0; i < count; i++) {
@@ -398,7 +402,7 @@ void gd_conv_grad_weight_bf16(const gd_conv_args *args)
     const gd_conv_sizes *s = &args->s;
     const int64_t rows = s->c * s->taps, positions = s->n * s->out_plane;
     if (positions == 0) {
-        if (!args->explain)
+        if (!gd_conv_is_asked(args))
             memset(args->out, 0, (size_t)(s->groups * s->o * rows) * sizeof *args->out);
         return;
     }

@@ -336,6 +336,12 @@ static int64_t band_room(const conv_t *v)
     return (int64_t)(v->paths->block_bytes / sizeof(float)) / 2;
 }
 
+/* b: of the highest band. */
+static size_t direct_bytes(const conv_t *v, const band_t *b)
+{
+    return GD_GEMM_PANEL_BYTES + (size_t)(band_channels(v) * b->channel) * sizeof(float);
+}
+
 /* Rows [row, row+m) of C, rows [line, line+lines) of positions counted through the batch. */
 static void direct_part(const conv_t *v, const band_t *shape, int64_t row, int64_t m, int64_t line,
                         int64_t lines, gd_scratch scratch)

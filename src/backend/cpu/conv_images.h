@@ -156,12 +156,23 @@ static void images_positions(const conv_t *v, const float *image, const seen_t *
     }
 }
 
+static int64_t images_numbers(const conv_t *v)
+{
+    return v->depth / v->window.tap_count * v->window.c_stride;
+}
+
+static size_t images_bytes(const conv_t *v)
+{
+    return (size_t)(images_numbers(v) * IMAGES) * sizeof(float) +
+           sizeof(float[IMAGES_ROWS][IMAGES_POSITIONS][IMAGES]);
+}
+
 /* Rows [line, line+lines) of positions, counted through groups of images, all rows of C. */
 static __attribute__((noinline)) void images_part(const conv_t *v, int64_t n, int64_t line,
                                                   int64_t lines, gd_scratch scratch)
 {
     const window_t *w = &v->window;
-    const int64_t numbers = v->depth / w->tap_count * w->c_stride, width = w->count[2];
+    const int64_t numbers = images_numbers(v), width = w->count[2];
     float *block = gd_scratch_take(&scratch, (size_t)(numbers * IMAGES) * sizeof *block);
     float *sums = gd_scratch_take(&scratch, sizeof(float[IMAGES_ROWS][IMAGES_POSITIONS][IMAGES]));
     seen_t columns[IMAGES_WIDTH];
@@ -219,8 +230,10 @@ static bool use_images(const gd_conv_args *args, int64_t m, int64_t numbers, int
            s->in[0] * s->kernel[0] * s->out[0] == 1 && args->attr->before[0] == 0 && s->taps > 1 &&
            m >= 4 && width <= IMAGES_WIDTH && (forced || 5 * s->n >= 4 * lanes) &&
            numbers * IMAGES <= (int64_t)(args->paths->block_bytes / sizeof(float)) &&
-           (args->explain || may_leave_out(args->b, s->groups * s->o * s->c * s->taps, args->bias,
-                                           s->groups * s->o));
+           (gd_conv_is_asked(args)
+                ? !args->has_not_finite
+                : may_leave_out(args->b, s->groups * s->o * s->c * s->taps, args->bias,
+                                s->groups * s->o));
 }
 
 #endif

@@ -76,6 +76,20 @@ static void conv_pieces(void *context, int64_t begin, int64_t end, int thread)
     }
 }
 
+/* The largest piece, by the path that was chosen. */
+static void conv_need(const conv_work *work, int threads)
+{
+    const conv_t *v = &work->first;
+    const int64_t tiles = (work->n + COLUMNS_MAX - 1) / COLUMNS_MAX, parts = work->column_parts;
+    const size_t bytes = work->images   ? images_bytes(v)
+                         : work->lanes  ? lanes_bytes(v, &work->band)
+                         : work->direct ? direct_bytes(v, &work->band)
+                                        : conv_bytes(v, (tiles + parts - 1) / parts * COLUMNS_MAX);
+    const int64_t pieces = work->args->s.groups * work->row_parts * parts;
+    gd_conv_raise(work->args, (gd_workspace){ NULL, gd_scratch_bytes(bytes, GD_CONV_SCRATCH_BLOCKS),
+                                              gd_parallel_ranges(threads, pieces, 1) });
+}
+
 /* The path and why, in words. */
 static void conv_explain(const conv_work *work, int threads, const char *why)
 {
@@ -148,7 +162,13 @@ static void conv_product(const conv_work *work)
                              .paths = args->paths,
                              .workspace = args->workspace };
     gd_gemm_plan plan;
-    if (args->explain && gd_gemm_choose(&PRODUCTS, &product, &plan)) {
+    if (gd_conv_is_asked(args) && !gd_gemm_choose(&PRODUCTS, &product, &plan))
+        return;
+    if (args->scratch) {
+        gd_conv_raise(args, gd_gemm_plan_scratch(&PRODUCTS, &plan));
+        return;
+    }
+    if (args->explain) {
         if (args->s.groups > 1)
             gd_text_add(args->explain, "%lld times ", (long long)args->s.groups);
         gd_text_add(args->explain, "a product, a window being one element: ");
@@ -170,7 +190,7 @@ static void conv_run(conv_work *work)
     const int64_t groups = work->args->s.groups;
     if (v->m == 0 || work->n == 0)
         return;
-    if (v->depth == 0 && work->args->explain)
+    if (v->depth == 0 && gd_conv_is_asked(work->args))
         return;
     if (v->depth == 0) {
         for (int64_t g = 0; g < groups; g++) {
@@ -197,6 +217,10 @@ static void conv_run(conv_work *work)
     }
     if (work->args->explain) {
         conv_explain(work, threads, why);
+        return;
+    }
+    if (work->args->scratch) {
+        conv_need(work, threads);
         return;
     }
     gd_parallel_for(threads, groups * work->row_parts * work->column_parts, 1, conv_pieces, work);

@@ -108,6 +108,12 @@ static void lanes_columns(const conv_t *v, const band_t *b, const lanes_steps *s
     }
 }
 
+static size_t lanes_bytes(const conv_t *v, const band_t *b)
+{
+    const int64_t band = v->depth / v->window.tap_count * b->channel;
+    return (size_t)(LANES_WIDTH(v->m) * v->depth + LANES_PANEL + band) * sizeof(float);
+}
+
 /* Rows [line, line+lines) of positions counted through the batch, all rows of C. */
 static __attribute__((noinline)) void lanes_part(const conv_t *v, const band_t *b, int64_t line,
                                                  int64_t lines, gd_scratch scratch)

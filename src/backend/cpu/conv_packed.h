@@ -247,14 +247,28 @@ static __attribute__((noinline)) void conv_panel(const conv_t *v, int64_t row, i
     }
 }
 
+static size_t block_bytes(const conv_t *v, int64_t block_columns)
+{
+    return (size_t)(block_columns * LEAST(v->depth, GD_GEMM_KC)) * sizeof(float);
+}
+
+static int64_t columns_of_block(const conv_t *v, int64_t n)
+{
+    return LEAST(gd_gemm_block_columns(&PRODUCTS, v->paths), (n + LANES - 1) / LANES * LANES);
+}
+
+/* What conv_part takes for n columns. */
+static size_t conv_bytes(const conv_t *v, int64_t n)
+{
+    return block_bytes(v, columns_of_block(v, n)) + GD_GEMM_PANEL_BYTES;
+}
+
 /* Rows [row, row+m) and columns [column, column+n) of C in this thread. */
 static void conv_part(const conv_t *v, int64_t row, int64_t m, int64_t column, int64_t n,
                       gd_scratch scratch)
 {
-    const int64_t most = gd_gemm_block_columns(&PRODUCTS, v->paths);
-    const int64_t block_columns = LEAST(most, (n + LANES - 1) / LANES * LANES);
-    float *block = gd_scratch_take(&scratch, (size_t)(block_columns * LEAST(v->depth, GD_GEMM_KC)) *
-                                                 sizeof *block);
+    const int64_t block_columns = columns_of_block(v, n);
+    float *block = gd_scratch_take(&scratch, block_bytes(v, block_columns));
     float *panel = gd_scratch_take(&scratch, GD_GEMM_PANEL_BYTES);
     const int64_t panels = (m + ROWS_MAX - 1) / ROWS_MAX;
     for (int64_t j = 0; j < n; j += block_columns) {

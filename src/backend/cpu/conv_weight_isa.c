@@ -206,6 +206,35 @@ static void explain_weight(const weight_work *work, int threads)
                     (long long)work->column_parts);
 }
 
+/* The most that a part of the largest piece takes. Parts are cut so that sums and the room of a band
+ * keep their limits. */
+static void weight_need(const weight_work *work, int threads)
+{
+    const gd_conv_args *args = work->args;
+    const gd_conv_sizes *s = &args->s;
+    const int64_t vecs = (s->o + LANES - 1) / LANES, parts = work->column_parts;
+    weight_part part = begin_part(work, 0, &work->window);
+    weight_band band;
+    cut_columns(&part, LEAST((vecs + parts - 1) / parts * LANES, s->o));
+    part.m = (s->c * s->taps + work->row_parts - 1) / work->row_parts;
+    const size_t number = sizeof(float), limit = args->paths->block_bytes;
+    size_t sums = (size_t)((part.m + BAND_ROWS) * part.sums_row) * number;
+    sums = LEAST(sums, GD_CONV_SCRATCH);
+    const size_t block = (size_t)(LEAST(part.positions, GD_GEMM_KC) * part.sums_row) * number;
+    size_t rest = block + GD_GEMM_PANEL_BYTES;
+    band.plane = 0;
+    (void)shape_weight_band(&part, &band); /* parts with fewer rows may have a band where it has none */
+    if (band.plane > 0) {
+        const size_t channels = (size_t)(part.m - 1) / (size_t)work->window.tap_count + 2;
+        const size_t bands = block + channels * (size_t)band.plane * number;
+        rest = LEAST(bands, limit) > rest ? LEAST(bands, limit) : rest;
+    }
+    const int64_t pieces = s->groups * work->row_parts * parts;
+    gd_conv_raise(args,
+                  (gd_workspace){ NULL, gd_scratch_bytes(sums + rest, GD_CONV_SCRATCH_BLOCKS),
+                                  gd_parallel_ranges(threads, pieces, 1) });
+}
+
 static void weight_pieces(void *context, int64_t begin, int64_t end, int thread)
 {
     const weight_work *work = context;
@@ -245,7 +274,7 @@ void GD_ISA_NAME(gd_conv_grad_weight_f32)(const gd_conv_args *args)
     const int64_t rows = s->c * s->taps, positions = s->n * s->out_plane;
     if (rows == 0 || s->o == 0)
         return;
-    if (positions == 0 && args->explain)
+    if (positions == 0 && gd_conv_is_asked(args))
         return;
     if (positions == 0) {
         memset(args->out, 0, (size_t)(s->groups * s->o * rows) * sizeof(float));
@@ -259,6 +288,10 @@ void GD_ISA_NAME(gd_conv_grad_weight_f32)(const gd_conv_args *args)
     gd_gemm_divide(rows, s->o, LANES, s->groups, threads, &work.row_parts, &work.column_parts);
     if (args->explain) {
         explain_weight(&work, threads);
+        return;
+    }
+    if (args->scratch) {
+        weight_need(&work, threads);
         return;
     }
     gd_parallel_for(threads, s->groups * work.row_parts * work.column_parts, 1, weight_pieces,

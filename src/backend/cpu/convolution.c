@@ -227,25 +227,51 @@ bool gd_cpu_convolution_takes(const gd_kernel_call *call)
     return cpu->paths.conv == GD_CONV_PACKED || (rows >= LEAST_ROWS && channels >= LEAST_CHANNELS);
 }
 
-/* Of f32 or bf16, with a result in f32. A plan that is explained may have no addresses: some stands
- * for them, which nobody reads. */
-static void run_f32(const gd_kernel_call *call, gd_text *explain)
+/* The result is f32; operands are, too, or bf16. */
+static void run_f32(const gd_conv_args *args, const gd_kernel_call *call)
+{
+    const gd_cpu_device *cpu = (const gd_cpu_device *)call->device;
+    (call->in[0].layout->dtype == GD_BF16 ? bf16 : cpu->conv_f32)[direction_of(call)](args);
+}
+
+/* asked: a call that is asked about may have no addresses: some stands for them, which nobody reads. */
+static gd_conv_args args_of(const gd_kernel_call *call, bool asked)
 {
     const gd_cpu_device *cpu = (const gd_cpu_device *)call->device;
     const enum direction direction = direction_of(call);
     static float some[1];
-    const gd_conv_args args = { .attr = call->attr,
-                                .s = sizes_of(call, direction),
-                                .a = explain ? some : call->in[0].data,
-                                .b = explain ? some : call->in[1].data,
-                                .bias = call->n > 2 && !explain ? call->in[2].data : NULL,
-                                .out = explain ? some : call->out.data,
-                                .bf16 = cpu->gemm_bf16,
-                                .threads = cpu->base.threads,
-                                .paths = &cpu->paths,
-                                .workspace = cpu->workspace,
-                                .explain = explain };
-    (call->in[0].layout->dtype == GD_BF16 ? bf16 : cpu->conv_f32)[direction](&args);
+    return (gd_conv_args){ .attr = call->attr,
+                           .s = sizes_of(call, direction),
+                           .a = asked ? some : call->in[0].data,
+                           .b = asked ? some : call->in[1].data,
+                           .bias = call->n > 2 && !asked ? call->in[2].data : NULL,
+                           .out = asked ? some : call->out.data,
+                           .bf16 = cpu->gemm_bf16,
+                           .threads = cpu->base.threads,
+                           .paths = &cpu->paths,
+                           .workspace = gd_workspace_of(call) };
+}
+
+static bool is_convolution_f32(const gd_kernel_call *call)
+{
+    const gd_op_id id = call->op->id;
+    return (id == GD_OP_convolution || id == GD_OP_convolution_grad_input ||
+            id == GD_OP_convolution_grad_weight) &&
+           call->out.layout->dtype == GD_F32;
+}
+
+/* Weights decide between two ways (conv_images.h), when they are known: the larger of both. */
+gd_workspace gd_cpu_convolution_scratch(const gd_kernel_call *call)
+{
+    gd_workspace need = { 0 };
+    if (!is_convolution_f32(call))
+        return need;
+    gd_conv_args args = args_of(call, true);
+    args.scratch = &need;
+    run_f32(&args, call);
+    args.has_not_finite = true;
+    run_f32(&args, call);
+    return need;
 }
 
 static gd_status convolution(const gd_kernel_call *call)
@@ -253,7 +279,8 @@ static gd_status convolution(const gd_kernel_call *call)
     const gd_cpu_device *cpu = (const gd_cpu_device *)call->device;
     const gd_layout *out = call->out.layout;
     if (out->dtype == GD_F32) {
-        run_f32(call, NULL);
+        const gd_conv_args args = args_of(call, false);
+        run_f32(&args, call);
         return GD_OK;
     }
     const enum direction direction = direction_of(call);
@@ -270,11 +297,11 @@ static gd_status convolution(const gd_kernel_call *call)
 
 void gd_cpu_convolution_explain(const gd_kernel_call *call, gd_text *text)
 {
-    const gd_op_id id = call->op->id;
-    if ((id == GD_OP_convolution || id == GD_OP_convolution_grad_input ||
-         id == GD_OP_convolution_grad_weight) &&
-        call->out.layout->dtype == GD_F32)
-        run_f32(call, text);
+    if (!is_convolution_f32(call))
+        return;
+    gd_conv_args args = args_of(call, true);
+    args.explain = text;
+    run_f32(&args, call);
 }
 
 void gd_cpu_register_convolution(gd_kernel_fn *kernel)

@@ -10,6 +10,8 @@
 #include "backend/cpu/elementwise.h"
 #include "backend/cpu/gemm_bf16.h"
 #include "backend/cpu/recurrent.h"
+#include "backend/cpu/reduce.h"
+#include "backend/cpu/softmax.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/text.h"
@@ -64,6 +66,13 @@ static const gd_device_limits limits = {
     .together_result = 4 * 1024,
     .together_waiting = 64 * 1024,
 };
+
+/* Ops that are computed as elementwise programs. */
+static bool is_program(const gd_op *op)
+{
+    return (op->flags & GD_OP_ELEMENTWISE) || op->id == GD_OP_cast || op->id == GD_OP_copy ||
+           op->id == GD_OP_fused || op->id == GD_OP_adam;
+}
 
 static void fill_table(gd_cpu_device *cpu)
 {
@@ -227,10 +236,7 @@ static size_t cpu_prepare_bytes(const gd_kernel_call *call)
 {
     if (gd_cpu_is_product(call))
         return gd_cpu_product_prepare_bytes();
-    bool elementwise = (call->op->flags & GD_OP_ELEMENTWISE) || call->op->id == GD_OP_cast ||
-                       call->op->id == GD_OP_copy || call->op->id == GD_OP_fused ||
-                       call->op->id == GD_OP_adam;
-    return elementwise ? gd_ew_prepare_bytes() : 0;
+    return is_program(call->op) ? gd_ew_prepare_bytes() : 0;
 }
 
 static gd_status cpu_prepare(const gd_kernel_call *call, void *memory)
@@ -239,11 +245,53 @@ static gd_status cpu_prepare(const gd_kernel_call *call, void *memory)
                                    : gd_ew_prepare(call, memory);
 }
 
+/* The scratch of a call: bytes for each of some threads. */
+typedef gd_workspace (*scratch_fn)(const gd_kernel_call *call);
+/* Adds how a call is computed, and why. */
+typedef void (*explain_fn)(const gd_kernel_call *call, gd_text *text);
+
+/* Kernels that take scratch, or have more than one way; elementwise programs have gd_ew_scratch. */
+static const struct {
+    scratch_fn scratch;
+    explain_fn explain;
+} ways[GD_OP_COUNT] = {
+    [GD_OP_matmul] = { gd_cpu_product_scratch, gd_cpu_product_explain },
+    [GD_OP_linear] = { gd_cpu_product_scratch, gd_cpu_product_explain },
+    [GD_OP_matmul_relu_grad] = { gd_cpu_product_scratch, gd_cpu_product_explain },
+    [GD_OP_quantized_linear] = { gd_cpu_quantized_scratch, gd_cpu_quantized_explain },
+    [GD_OP_convolution] = { gd_cpu_convolution_scratch, gd_cpu_convolution_explain },
+    [GD_OP_convolution_grad_input] = { gd_cpu_convolution_scratch, gd_cpu_convolution_explain },
+    [GD_OP_convolution_grad_weight] = { gd_cpu_convolution_scratch, gd_cpu_convolution_explain },
+    [GD_OP_attention] = { gd_attention_scratch, gd_attention_explain },
+    [GD_OP_attention_grad] = { gd_attention_scratch, gd_attention_explain },
+    [GD_OP_recurrent] = { gd_recurrent_scratch, gd_recurrent_explain },
+    [GD_OP_recurrent_grad] = { gd_recurrent_scratch, gd_recurrent_explain },
+    [GD_OP_sum] = { gd_reduce_scratch, gd_reduce_explain },
+    [GD_OP_prod] = { gd_reduce_scratch, gd_reduce_explain },
+    [GD_OP_max] = { gd_reduce_scratch, gd_reduce_explain },
+    [GD_OP_min] = { gd_reduce_scratch, gd_reduce_explain },
+    [GD_OP_argmax] = { gd_arg_reduce_scratch, NULL },
+    [GD_OP_argmin] = { gd_arg_reduce_scratch, NULL },
+    [GD_OP_softmax] = { gd_softmax_scratch, NULL },
+    [GD_OP_log_softmax] = { gd_softmax_scratch, NULL },
+    [GD_OP_cross_entropy] = { gd_softmax_scratch, NULL },
+};
+
+static gd_kernel_scratch cpu_scratch(const gd_kernel_call *call)
+{
+    const scratch_fn scratch = is_program(call->op) ? gd_ew_scratch : ways[call->op->id].scratch;
+    if (!scratch)
+        return (gd_kernel_scratch){ 0 };
+    const gd_workspace w = scratch(call);
+    return (gd_kernel_scratch){
+        .bytes = w.bytes, .areas = w.threads, .threads = call->device->threads
+    };
+}
+
 static void cpu_explain(const gd_kernel_call *call, gd_text *text)
 {
-    if (gd_cpu_is_product(call) && call->prepared)
-        gd_cpu_product_explain(call, text);
-    gd_cpu_convolution_explain(call, text);
+    if (ways[call->op->id].explain)
+        ways[call->op->id].explain(call, text);
 }
 
 const gd_backend gd_backend_cpu = {
@@ -259,6 +307,7 @@ const gd_backend gd_backend_cpu = {
     .memory_size = gd_host_memory_size,
     .prepare_bytes = cpu_prepare_bytes,
     .prepare = cpu_prepare,
+    .scratch = cpu_scratch,
     .explain = cpu_explain,
     .run_together = gd_ew_run_together,
 };

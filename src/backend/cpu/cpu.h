@@ -17,7 +17,7 @@ typedef struct gd_cpu_device {
     gd_quantized_kernels quantized;
     gd_conv_fn conv_f32[3]; /* forward, gradient by the input, by the weight */
     gd_paths paths;
-    gd_workspace workspace; /* of every kernel */
+    gd_workspace workspace; /* of kernels whose call has none */
 } gd_cpu_device;
 
 /* What a kernel may take of a thread's scratch beside the products that it asks for. */
@@ -25,11 +25,21 @@ typedef struct gd_cpu_device {
 #define GD_CPU_WIDE_SCRATCH   ((size_t)544 * 1024) /* attention */
 #define GD_CPU_SCRATCH_BLOCKS 256                  /* in so many blocks */
 
+/* Where a call works: in the memory that its plan placed for it, made for as many threads as there
+ * are; else in the device's. */
+static inline gd_workspace gd_workspace_of(const gd_kernel_call *call)
+{
+    const gd_kernel_scratch *s = &call->scratch;
+    if (s->memory && s->threads == call->device->threads)
+        return (gd_workspace){ s->memory, s->bytes, s->areas };
+    return ((const gd_cpu_device *)call->device)->workspace;
+}
+
 /* Scratch of one thread (0 … threads-1) in a parallel region. */
 static inline gd_scratch gd_scratch_of(const gd_kernel_call *call, int thread)
 {
-    const gd_cpu_device *cpu = (const gd_cpu_device *)call->device;
-    return gd_scratch_of_thread(&cpu->workspace, thread);
+    const gd_workspace w = gd_workspace_of(call);
+    return gd_scratch_of_thread(&w, thread);
 }
 
 /* Kernel groups. Each writes kernel[GD_OP_x] for the ops it implements. */
@@ -56,10 +66,18 @@ void gd_cpu_register_matmul(gd_kernel_fn *kernel); /* matmul linear */
 bool gd_cpu_is_product(const gd_kernel_call *call);
 size_t gd_cpu_product_prepare_bytes(void);
 gd_status gd_cpu_product_prepare(const gd_kernel_call *call, void *memory);
-void gd_cpu_product_explain(const gd_kernel_call *call, struct gd_text *text);
+gd_workspace gd_cpu_product_scratch(const gd_kernel_call *call);
+gd_workspace gd_cpu_convolution_scratch(const gd_kernel_call *call);
+gd_workspace gd_cpu_quantized_scratch(const gd_kernel_call *call);
+void gd_cpu_product_explain(const gd_kernel_call *call, gd_text *text);
 bool gd_cpu_convolution_takes(const gd_kernel_call *call);
-void gd_cpu_convolution_explain(const gd_kernel_call *call,
-                                struct gd_text *text);  /* others: nothing */
+void gd_cpu_convolution_explain(const gd_kernel_call *call, gd_text *text);
+void gd_cpu_quantized_explain(const gd_kernel_call *call, gd_text *text);
+/* "; 2 threads" */
+static inline void gd_cpu_explain_threads(gd_text *text, int threads)
+{
+    gd_text_add(text, "; %d thread%s", threads, threads == 1 ? "" : "s");
+}
 void gd_cpu_register_quantized(gd_kernel_fn *kernel);   /* quantized_linear */
 void gd_cpu_register_ctc(gd_kernel_fn *kernel);         /* ctc_alpha ctc_alpha_grad */
 void gd_cpu_register_convolution(gd_kernel_fn *kernel); /* convolution and its gradients */

@@ -12,6 +12,7 @@
 #define GD_BACKEND_CPU_ELEMENTWISE_H
 
 #include "backend/backend.h"
+#include "backend/cpu/scratch.h"
 
 /* out[i] = f(x[i], y[i], z[i]) for 0 <= i < n; operands an op does not have are ignored. out may be
  * exactly x, y or z where the element sizes agree. An element's value does not depend on its place
@@ -111,6 +112,9 @@ size_t gd_ew_prepare_bytes(void);
  * call->prepared are not read. GD_ERR_UNSUPPORTED, recorded, for an op or dtype that has no loop.
  */
 gd_status gd_ew_prepare(const gd_kernel_call *call, void *memory);
+
+/* Scratch of a call that is prepared. */
+gd_workspace gd_ew_scratch(const gd_kernel_call *call);
 
 /* Whether gd_ew_prepare and gd_ew_run can do a group: with reductions, its rows may be too long for
  * the scratch of a thread. */

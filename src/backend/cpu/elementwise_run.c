@@ -390,6 +390,20 @@ static void run_tiles(void *context, int64_t begin, int64_t end, int thread)
         p->table->stream(NULL, NULL, 0);
 }
 
+gd_workspace gd_ew_scratch(const gd_kernel_call *call)
+{
+    _Alignas(8) char memory[GD_EW_PROGRAM_BYTES];
+    const gd_ew_program *p = (const gd_ew_program *)(const void *)memory;
+    if (gd_ew_prepare(call, memory) != GD_OK || p->tiles == 0 || p->n_registers == 0)
+        return (gd_workspace){ 0 };
+    size_t bytes = 0;
+    for (int r = 0; r < p->n_registers; r++)
+        bytes += (size_t)p->register_bytes[p->extent[r]];
+    const int64_t grain = (GRAIN + p->tile_work - 1) / p->tile_work;
+    return (gd_workspace){ NULL, gd_scratch_bytes(bytes, (size_t)p->n_registers),
+                           gd_parallel_ranges(call->device->threads, p->tiles, grain) };
+}
+
 static ew_job job_of(const gd_ew_program *p, const gd_kernel_call *call)
 {
     bool can_stream = p->is_large && (p->out_is_direct || p->n_steps == 0);

@@ -273,6 +273,17 @@ static void multiply_block(const block *b)
     }
 }
 
+/* Bytes of B that are packed together: a block, or its ragged last panel alone. */
+static size_t packed_bytes(const gd_gemm_micro *micro, const gd_gemm_plan *plan, int64_t n,
+                           int64_t k)
+{
+    const int64_t unit = micro->depth_unit, whole = gd_gemm_vectors(micro, n) << micro->lane_shift;
+    const int64_t deepest = gd_gemm_least((k + unit - 1) / unit * unit, micro->depth);
+    const int64_t columns =
+        plan->pack_b.taken ? gd_gemm_least(plan->block_columns, whole) : micro->columns;
+    return (size_t)(columns * deepest * micro->b_packed_bytes);
+}
+
 /* The five loops: blocks of columns, blocks of k, panels of rows; then panels of columns above, and
  * k in the kernel. */
 static void multiply_blocks(const gd_gemm_micro *micro, const gd_gemm_plan *plan,
@@ -280,14 +291,11 @@ static void multiply_blocks(const gd_gemm_micro *micro, const gd_gemm_plan *plan
 {
     const int64_t most = plan->block_columns, unit = micro->depth_unit;
     const int64_t columns = gd_gemm_least(most, gd_gemm_vectors(micro, p->n) << micro->lane_shift);
-    const int64_t deepest = gd_gemm_least((p->k + unit - 1) / unit * unit, micro->depth);
     block b = {
         .micro = micro, .p = p, .packed_all = plan->pack_b.taken, .pack_rows = plan->pack_a.taken
     };
     b.copied = b.packed_all && micro->reads_b && p->b_col == 1 && !p->access;
-    const int64_t packed_columns = b.packed_all ? columns : micro->columns;
-    char *packed =
-        gd_scratch_take(&scratch, (size_t)(packed_columns * deepest * micro->b_packed_bytes));
+    char *packed = gd_scratch_take(&scratch, packed_bytes(micro, plan, p->n, p->k));
     b.packed = packed;
     b.row_panel = gd_scratch_take(&scratch, GD_GEMM_PANEL_BYTES);
     if (p->access)
@@ -425,6 +433,44 @@ static void run(const gd_gemm_micro *micro, const gd_gemm_plan *plan, const gd_g
         pieces_work work = { micro, plan, first, workspace };
         gd_parallel_for(plan->threads, plan->pieces, 1, run_pieces, &work);
     }
+}
+
+size_t gd_gemm_most_bytes(const gd_gemm_micro *micro, const gd_paths *paths, int64_t width,
+                          int64_t depth)
+{
+    gd_gemm_plan plan = { .block_columns = gd_gemm_block_columns(micro, paths) };
+    const size_t in_place = packed_bytes(micro, &plan, width, depth);
+    plan.pack_b.taken = 1;
+    const size_t packed = packed_bytes(micro, &plan, width, depth);
+    const size_t blocks = (packed > in_place ? packed : in_place) + GD_GEMM_PANEL_BYTES;
+    const size_t streams = gd_gemm_streams_bytes(micro, width);
+    return gd_scratch_bytes(blocks > streams ? blocks : streams, GD_GEMM_SCRATCH_BLOCKS);
+}
+
+gd_workspace gd_gemm_plan_scratch(const gd_gemm_micro *micro, const gd_gemm_plan *plan)
+{
+    const gd_gemm_product *p = &plan->first;
+    const int threads = plan->threads;
+    size_t bytes = 0;
+    switch ((gd_gemm_way)plan->way.taken) {
+    case GD_GEMM_STRETCHES:
+        bytes = (gd_gemm_stretches_bytes(micro, p, threads) + (size_t)threads - 1) / (size_t)threads;
+        return (gd_workspace){ NULL, gd_scratch_bytes(bytes, GD_GEMM_SCRATCH_BLOCKS), threads };
+    case GD_GEMM_BLOCKS: {
+        const int64_t parts = plan->column_parts, vectors = gd_gemm_vectors(micro, p->n);
+        const int64_t widest = (vectors + parts - 1) / parts << micro->lane_shift;
+        bytes = packed_bytes(micro, plan, widest, p->k) + GD_GEMM_PANEL_BYTES +
+                (p->access ? GD_GEMM_STAGE_BYTES : 0);
+        break;
+    }
+    case GD_GEMM_STREAMS:
+        bytes = gd_gemm_streams_bytes(micro, p->n);
+        break;
+    default:
+        return (gd_workspace){ 0 };
+    }
+    return (gd_workspace){ NULL, gd_scratch_bytes(bytes, GD_GEMM_SCRATCH_BLOCKS),
+                           gd_parallel_ranges(threads, plan->pieces, 1) };
 }
 
 void gd_gemm_run(const gd_gemm_micro *micro, const gd_gemm_plan *plan,

@@ -52,6 +52,15 @@ typedef struct gd_gemm_operands {
 void gd_gemm_run(const gd_gemm_micro *micro, const gd_gemm_plan *plan,
                  const gd_gemm_operands *operands, const gd_workspace *workspace);
 
+/* The workspace that gd_gemm_run takes for a plan, whose memory is still to be given: bytes for each
+ * of some threads. */
+gd_workspace gd_gemm_plan_scratch(const gd_gemm_micro *micro, const gd_gemm_plan *plan);
+
+/* The most that a product takes which one thread computes: of at most `width` rows and columns, and
+ * `depth` steps. Without gd_gemm_args.access. */
+size_t gd_gemm_most_bytes(const gd_gemm_micro *micro, const gd_paths *paths, int64_t width,
+                          int64_t depth);
+
 /* The plan in words: the way, what is packed, threads, each with the rule that held. */
 void gd_gemm_explain(const gd_gemm_micro *micro, const gd_gemm_plan *plan, gd_text *text);
 
@@ -60,11 +69,15 @@ void gd_gemm_explain(const gd_gemm_micro *micro, const gd_gemm_plan *plan, gd_te
 /* By streams; one of whose scratch. */
 void gd_gemm_streams(const gd_gemm_micro *micro, const gd_gemm_product *p, gd_scratch scratch);
 
+/* Bytes that streams take. */
+size_t gd_gemm_streams_bytes(const gd_gemm_micro *micro, int64_t n);
 /* Whether stretches compute it in the scratch of `threads` threads. */
 bool gd_gemm_takes_stretches(const gd_gemm_micro *micro, const gd_gemm_product *p,
                              const gd_paths *paths, int threads);
 void gd_gemm_stretches(const gd_gemm_micro *micro, const gd_gemm_product *p,
                        const gd_workspace *workspace, int threads);
+/* Bytes that they take of the areas of all threads together. */
+size_t gd_gemm_stretches_bytes(const gd_gemm_micro *micro, const gd_gemm_product *p, int threads);
 
 #define GD_GEMM_STREAM_BYTES 16384 /* streams take columns in runs of so many bytes of C */
 

@@ -22,6 +22,12 @@ static int64_t stream_columns(const gd_gemm_micro *micro)
     return GD_GEMM_STREAM_BYTES / micro->c_bytes;
 }
 
+size_t gd_gemm_streams_bytes(const gd_gemm_micro *micro, int64_t n)
+{
+    const int64_t width = gd_gemm_least(round_up(n, micro->lanes), stream_columns(micro));
+    return 2 * (size_t)(width * micro->c_bytes);
+}
+
 /* B is read once, several rows abreast, in long runs; sums stay in the first-level cache. */
 void gd_gemm_streams(const gd_gemm_micro *micro, const gd_gemm_product *p, gd_scratch scratch)
 {
@@ -122,16 +128,29 @@ bool gd_gemm_takes_stretches(const gd_gemm_micro *micro, const gd_gemm_product *
     return 2 * blocks <= room / round_up(p->n, micro->lanes);
 }
 
+/* As many as give most threads something to do. */
+static int64_t stretches_of(const gd_gemm_micro *micro, int64_t k, int threads)
+{
+    int64_t stretches = 1;
+    for (int64_t i = 2; i <= gd_gemm_least(threads, k / micro->depth); i++)
+        if (threads % i <= threads % stretches)
+            stretches = i;
+    return stretches;
+}
+
+size_t gd_gemm_stretches_bytes(const gd_gemm_micro *micro, const gd_gemm_product *p, int threads)
+{
+    const int64_t blocks = (p->k + micro->depth - 1) / micro->depth;
+    return (size_t)((blocks + stretches_of(micro, p->k, threads)) * round_up(p->n, micro->lanes) *
+                    micro->c_bytes);
+}
+
 void gd_gemm_stretches(const gd_gemm_micro *micro, const gd_gemm_product *p,
                        const gd_workspace *workspace, int threads)
 {
     const int64_t blocks = (p->k + micro->depth - 1) / micro->depth;
     const int64_t width = round_up(p->n, micro->lanes), row_bytes = width * micro->c_bytes;
-    int64_t stretches = 1; /* as many as give most threads something to do */
-    for (int64_t i = 2; i <= gd_gemm_least(threads, p->k / micro->depth); i++)
-        if (threads % i <= threads % stretches)
-            stretches = i;
-    const int64_t parts = threads / stretches;
+    const int64_t stretches = stretches_of(micro, p->k, threads), parts = threads / stretches;
     atomic_bool is_begun[GD_MAX_THREADS] = { false };
     gd_scratch scratch = gd_scratch_of_threads(workspace, threads);
     char *sums = numbers(&scratch, micro, blocks * width);

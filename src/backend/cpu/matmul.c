@@ -37,7 +37,7 @@ static gd_gemm_args describe(const gd_kernel_call *call)
         .batch_rank = out->rank - 2,
         .threads = cpu->base.threads,
         .paths = &cpu->paths,
-        .workspace = cpu->workspace,
+        .workspace = gd_workspace_of(call),
     };
     for (int axis = 0; axis < args.batch_rank; axis++) {
         args.batch_shape[axis] = out->shape[axis];
@@ -167,10 +167,20 @@ gd_status gd_cpu_product_prepare(const gd_kernel_call *call, void *memory)
     return GD_OK;
 }
 
+gd_workspace gd_cpu_product_scratch(const gd_kernel_call *call)
+{
+    gd_gemm_plan plan;
+    if (!gd_cpu_is_product(call))
+        return (gd_workspace){ 0 };
+    const gd_gemm_args args = describe_all(call);
+    return gd_gemm_choose(micro_of(call), &args, &plan) ? gd_gemm_plan_scratch(micro_of(call), &plan)
+                                                        : (gd_workspace){ 0 };
+}
+
 void gd_cpu_product_explain(const gd_kernel_call *call, gd_text *text)
 {
     const prepared_product *p = call->prepared;
-    if (!p->is_empty)
+    if (p && !p->is_empty)
         gd_gemm_explain(micro_of(call), &p->plan, text);
 }
 
@@ -193,7 +203,8 @@ static void multiply_floats(const gd_kernel_call *call)
                                         .bias = relu_grad ? NULL : third,
                                         .relu_result = relu_grad ? third : NULL,
                                         .c = call->out.data };
-    gd_gemm_run(micro_of(call), &p->plan, &operands, &cpu->workspace);
+    const gd_workspace workspace = gd_workspace_of(call);
+    gd_gemm_run(micro_of(call), &p->plan, &operands, &workspace);
 }
 
 static gd_status multiply(const gd_kernel_call *call)

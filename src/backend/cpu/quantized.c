@@ -16,6 +16,7 @@
 #define ROWS_BYTES (128 * 1024)
 /* From so many rows a thread on, all threads packing all weights pays. */
 #define ROWS_OF_THREAD 64
+#define BLOCKS         3 /* of scratch */
 
 typedef struct job {
     const gd_kernel_call *call;
@@ -28,13 +29,19 @@ typedef struct job {
 
 /* ---- few rows ---- */
 
+/* Rows rounded at a time. */
+static int64_t step_of(const job *j)
+{
+    const int64_t row_bytes =
+        j->blocks * (int64_t)(GD_QUANTIZED_BLOCK + sizeof(float) + sizeof(int32_t));
+    const int64_t step = ROWS_BYTES / row_bytes;
+    return step < 1 ? 1 : step < j->rows ? step : j->rows;
+}
+
 static void run_columns(void *context, int64_t begin, int64_t end, int thread)
 {
     const job *j = context;
-    const int64_t inner = j->blocks * GD_QUANTIZED_BLOCK;
-    const int64_t row_bytes = inner + j->blocks * (int64_t)(sizeof(float) + sizeof(int32_t));
-    int64_t step = ROWS_BYTES / row_bytes;
-    step = step < 1 ? 1 : step < j->rows ? step : j->rows;
+    const int64_t inner = j->blocks * GD_QUANTIZED_BLOCK, step = step_of(j);
     gd_scratch scratch = gd_scratch_of(j->call, thread);
     gd_quantized_rows part = { .blocks = j->blocks };
     part.values = gd_scratch_take(&scratch, (size_t)(step * inner));
@@ -75,6 +82,15 @@ static void run_panels(const job *j, const char *x, int64_t first, int64_t count
     }
 }
 
+/* Packed tiles of rows that the cache and `left` bytes keep: at least one, at most `most`. */
+static int64_t tiles_at_once(const job *j, size_t left, int64_t most)
+{
+    const size_t cache = ((const gd_cpu_device *)j->call->device)->paths.block_bytes;
+    const size_t tile_bytes = (size_t)j->blocks * j->kernels->tiles->row_bytes;
+    const int64_t fit = (int64_t)((cache < left ? cache : left) / tile_bytes);
+    return least(fit > 1 ? fit : 1, most);
+}
+
 /* Of tiles of rows and panels of columns, the range of one is the thread's. */
 static void run_tiles(void *context, int64_t begin, int64_t end, int thread)
 {
@@ -85,9 +101,7 @@ static void run_tiles(void *context, int64_t begin, int64_t end, int thread)
     const size_t tile_bytes = (size_t)j->blocks * t->row_bytes;
     gd_scratch scratch = gd_scratch_of(j->call, thread);
     void *panel = gd_scratch_take(&scratch, (size_t)j->blocks * t->column_bytes);
-    const size_t cache = ((const gd_cpu_device *)j->call->device)->paths.block_bytes;
-    const size_t left = gd_scratch_left(&scratch), room = cache < left ? cache : left;
-    const int64_t fit = (int64_t)(room / tile_bytes), step = least(fit > 1 ? fit : 1, last - first);
+    const int64_t step = tiles_at_once(j, gd_scratch_left(&scratch), last - first);
     char *x = gd_scratch_take(&scratch, (size_t)step * tile_bytes);
     const int64_t inner = j->blocks * GD_QUANTIZED_BLOCK;
     for (int64_t tile = first; tile < last; tile += step) {
@@ -111,44 +125,95 @@ static bool fits(const job *j)
            ((const gd_cpu_device *)j->call->device)->workspace.bytes;
 }
 
-static void run_many(job *j)
+/* How the result, which has elements, is divided among threads: units of work, of which a thread
+ * takes `grain` at least. */
+typedef struct division {
+    int64_t units, grain;
+    bool has_many_rows;
+} division;
+
+static division divide(job *j)
 {
     const gd_quantized_tiles *t = j->kernels->tiles;
-    const int threads = j->call->device->threads;
+    const int64_t inner = j->blocks * GD_QUANTIZED_BLOCK;
+    if (j->rows < t->many_rows || !fits(j)) /* 64 K products take some 5 us */
+        return (division){ j->columns, 1 + 64 * 1024 / (inner * j->rows), false };
     j->row_tiles = (j->rows + t->rows - 1) / t->rows;
     j->panels = (j->columns + t->columns - 1) / t->columns;
-    j->divides_rows = j->rows >= (int64_t)ROWS_OF_THREAD * threads;
-    const int64_t units = j->divides_rows ? j->row_tiles : j->panels;
-    const int64_t products = j->blocks * GD_QUANTIZED_BLOCK *
-                             (j->divides_rows ? t->rows * j->columns : t->columns * j->rows);
-    gd_parallel_for(threads, units, 1 + 512 * 1024 / products, run_tiles, j);
+    j->divides_rows = j->rows >= (int64_t)ROWS_OF_THREAD * j->call->device->threads;
+    const int64_t products =
+        inner * (j->divides_rows ? t->rows * j->columns : t->columns * j->rows);
+    return (division){ j->divides_rows ? j->row_tiles : j->panels, 1 + 512 * 1024 / products,
+                       true };
+}
+
+static job job_of(const gd_kernel_call *call)
+{
+    const gd_layout *w = call->in[1].layout;
+    const int64_t count = gd_layout_count(call->out.layout);
+    return (job){ .call = call,
+                  .kernels = &((const gd_cpu_device *)call->device)->quantized,
+                  .weights = { call->in[1].data, call->in[2].data,
+                               call->in[2].layout->dtype == GD_F16, w->dtype == GD_U8 },
+                  .columns = w->shape[0],
+                  .rows = count ? count / w->shape[0] : 0,
+                  .blocks = call->in[2].layout->shape[1] };
+}
+
+gd_workspace gd_cpu_quantized_scratch(const gd_kernel_call *call)
+{
+    job j = job_of(call);
+    if (j.rows == 0 || j.blocks == 0)
+        return (gd_workspace){ 0 };
+    const division d = divide(&j);
+    const int threads = gd_parallel_ranges(call->device->threads, d.units, d.grain);
+    size_t bytes;
+    if (d.has_many_rows) {
+        const gd_quantized_tiles *t = j.kernels->tiles;
+        const int64_t most = j.divides_rows ? (j.row_tiles + threads - 1) / threads : j.row_tiles;
+        const size_t tile_bytes = (size_t)j.blocks * t->row_bytes;
+        bytes = (size_t)j.blocks * t->column_bytes +
+                (size_t)tiles_at_once(&j, SIZE_MAX, most) * tile_bytes;
+    } else {
+        bytes = (size_t)(step_of(&j) * j.blocks) *
+                (GD_QUANTIZED_BLOCK + sizeof(float) + sizeof(int32_t));
+    }
+    return (gd_workspace){ NULL, gd_scratch_bytes(bytes, BLOCKS), threads };
+}
+
+void gd_cpu_quantized_explain(const gd_kernel_call *call, gd_text *text)
+{
+    job j = job_of(call);
+    if (j.rows == 0 || j.blocks == 0)
+        return;
+    const division d = divide(&j);
+    const gd_quantized_tiles *t = j.kernels->tiles;
+    gd_text_add(text, "%lld x %lld x %lld in blocks of %d, %d bits, by ", (long long)j.rows,
+                (long long)(j.blocks * GD_QUANTIZED_BLOCK), (long long)j.columns,
+                GD_QUANTIZED_BLOCK, j.weights.four_bits ? 4 : 8);
+    if (d.has_many_rows)
+        gd_text_add(text, "%d x %d tiles: %d rows or more share packed weights; threads divide %s",
+                    (int)t->rows, (int)t->columns, (int)t->many_rows,
+                    j.divides_rows ? "rows" : "columns");
+    else
+        gd_text_add(text, "rows: %s; weights are read once for %lld rows",
+                    j.rows < t->many_rows ? "few of them" : "a tile of them does not fit the cache",
+                    (long long)step_of(&j));
+    gd_cpu_explain_threads(text, gd_parallel_ranges(call->device->threads, d.units, d.grain));
 }
 
 static gd_status quantized_linear(const gd_kernel_call *call)
 {
-    const gd_layout *w = call->in[1].layout;
-    const int64_t count = gd_layout_count(call->out.layout);
-    const int64_t blocks = call->in[2].layout->shape[1], inner = blocks * GD_QUANTIZED_BLOCK;
-    if (count == 0)
+    job j = job_of(call);
+    if (j.rows == 0)
         return GD_OK;
-    job j = { .call = call,
-              .kernels = &((const gd_cpu_device *)call->device)->quantized,
-              .weights = { call->in[1].data, call->in[2].data, call->in[2].layout->dtype == GD_F16,
-                           w->dtype == GD_U8 },
-              .columns = w->shape[0],
-              .rows = count / w->shape[0],
-              .blocks = blocks };
-    if (inner == 0) {
-        memset(call->out.data, 0, (size_t)count * sizeof(float));
+    if (j.blocks == 0) {
+        memset(call->out.data, 0, (size_t)(j.rows * j.columns) * sizeof(float));
         return GD_OK;
     }
-    if (j.rows >= j.kernels->tiles->many_rows && fits(&j)) {
-        run_many(&j);
-        return GD_OK;
-    }
-    /* 64 K products take some 5 us. */
-    const int64_t grain = 1 + (64 * 1024) / (inner * j.rows);
-    gd_parallel_for(call->device->threads, j.columns, grain, run_columns, &j);
+    const division d = divide(&j);
+    gd_parallel_for(call->device->threads, d.units, d.grain,
+                    d.has_many_rows ? run_tiles : run_columns, &j);
     return GD_OK;
 }
 

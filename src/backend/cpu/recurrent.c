@@ -4,13 +4,14 @@
  */
 #include "backend/cpu/recurrent.h"
 
-#include "backend/cpu/gemm_micro.h"
+#include "backend/cpu/gemm_plan.h"
 #include "base/threads.h"
 #include "ops/attrs.h"
 
 #include <math.h>
 #include <string.h>
 
+#define BLOCKS     6 /* of scratch, beside the products' */
 #define REAL       double
 #define SIGMOID(x) (1 / (1 + exp(-(x))))
 #define TANH(x)    tanh(x)
@@ -61,6 +62,16 @@ static state state_of(const job *j, int thread)
             gd_scratch_take(&scratch, (size_t)(j->rows * j->gates * j->w) * sizeof *s.rounded);
     s.products = gd_scratch_rest(&scratch);
     return s;
+}
+
+/* The same in bytes. */
+static size_t bytes_of_thread(const job *j)
+{
+    const gd_cpu_device *cpu = (const gd_cpu_device *)j->call->device;
+    const int64_t wide = j->gates * j->w, all = (2 + j->gates) * j->rows + 2;
+    const size_t rounded = j->is_half ? (size_t)(j->rows * wide) * sizeof(uint16_t) : 0;
+    return gd_scratch_bytes((size_t)(all * j->w * j->size) + rounded, BLOCKS) +
+           gd_gemm_most_bytes(j->gemm, &cpu->paths, wide > j->rows ? wide : j->rows, wide);
 }
 
 static bool is_over(const job *j, int64_t row, int64_t t)
@@ -123,22 +134,26 @@ static job job_of(const gd_kernel_call *call, const gd_recurrent_loops *f32)
                   .lengths = attr->has_lengths ? call->in : NULL };
 }
 
-/* Where the kept values lie, and how many rows are taken together: at least one fits the scratch up
- * to GD_RECURRENT_WIDEST. */
+/* How many rows are taken together: at least one fits the scratch up to GD_RECURRENT_WIDEST. */
 _Static_assert((GD_RECURRENT_WIDEST * (2 + 2 + 4)) * sizeof(double) <= GD_CPU_SCRATCH,
                "one row must fit the scratch");
-static void place(job *j, const void *packed)
+static void choose_rows(job *j)
 {
-    int64_t steps = j->batch * j->time * j->w * j->size;
-    j->h = (char *)(uintptr_t)packed;
-    j->c = j->h + steps; /* LSTM */
-    j->gate = j->attr->cell == GD_CELL_LSTM ? j->c + steps : j->h + steps;
     int64_t each =
         2 + j->gates + (j->is_half ? (j->gates + 1) / 2 : 0); /* numbers of a row, by w */
     int64_t most = ((int64_t)GD_CPU_SCRATCH / (j->w * j->size) - 2) / each;
     int64_t even = (j->batch + j->call->device->threads - 1) / j->call->device->threads;
     j->rows = even < most ? even : most;
     j->rows = j->rows < 1 ? 1 : j->rows;
+}
+
+/* Where the kept values lie. */
+static void place(job *j, const void *packed)
+{
+    int64_t steps = j->batch * j->time * j->w * j->size;
+    j->h = (char *)(uintptr_t)packed;
+    j->c = j->h + steps; /* LSTM */
+    j->gate = j->attr->cell == GD_CELL_LSTM ? j->c + steps : j->h + steps;
 }
 
 /* ---- forward ---- */
@@ -259,15 +274,23 @@ bool gd_recurrent_takes(const gd_kernel_call *call)
             call->in[h0].layout->shape[0] >= LEAST_BATCH);
 }
 
-static void run(job *j, gd_range_fn range)
+/* Groups of rows, and how many of them a thread is worth waking for. */
+static int64_t groups_of(const job *j, int64_t *least)
 {
-    int64_t groups = (j->batch + j->rows - 1) / j->rows;
-    const int64_t worth = 500000; /* multiply-adds a thread is worth waking for */
-    int64_t work = j->rows * j->time * j->w * j->w * j->gates;
-    gd_parallel_for(j->call->device->threads, groups, 1 + worth / (work + 1), range, j);
+    const int64_t worth = 500000; /* multiply-adds */
+    const int64_t work = j->rows * j->time * j->w * j->w * j->gates;
+    *least = 1 + worth / (work + 1);
+    return (j->batch + j->rows - 1) / j->rows;
 }
 
-gd_status gd_recurrent_run(const gd_kernel_call *call, const gd_recurrent_loops *f32)
+static void run(job *j, gd_range_fn range)
+{
+    int64_t least;
+    const int64_t groups = groups_of(j, &least);
+    gd_parallel_for(j->call->device->threads, groups, least, range, j);
+}
+
+static job forward_job(const gd_kernel_call *call, const gd_recurrent_loops *f32)
 {
     const gd_operand *in = call->in;
     job j = job_of(call, f32);
@@ -282,12 +305,11 @@ gd_status gd_recurrent_run(const gd_kernel_call *call, const gd_recurrent_loops 
     j.batch = j.z->layout->shape[0];
     j.time = j.z->layout->shape[1];
     j.w = j.u->layout->shape[0];
-    place(&j, call->out.data);
-    run(&j, range_forward);
-    return GD_OK;
+    choose_rows(&j);
+    return j;
 }
 
-gd_status gd_recurrent_grad_run(const gd_kernel_call *call, const gd_recurrent_loops *f32)
+static job backward_job(const gd_kernel_call *call, const gd_recurrent_loops *f32)
 {
     const gd_operand *in = call->in;
     job j = job_of(call, f32);
@@ -301,7 +323,44 @@ gd_status gd_recurrent_grad_run(const gd_kernel_call *call, const gd_recurrent_l
     j.batch = j.h0->layout->shape[0];
     j.w = j.u->layout->shape[1];
     j.time = in[0].layout->shape[0] / (j.batch * j.w * j.kept);
-    place(&j, in[0].data);
+    choose_rows(&j);
+    return j;
+}
+
+gd_workspace gd_recurrent_scratch(const gd_kernel_call *call)
+{
+    const job j = call->op->id == GD_OP_recurrent ? forward_job(call, NULL) : backward_job(call, NULL);
+    int64_t least;
+    const int64_t groups = groups_of(&j, &least);
+    return (gd_workspace){ NULL, bytes_of_thread(&j),
+                           gd_parallel_ranges(call->device->threads, groups, least) };
+}
+
+void gd_recurrent_explain(const gd_kernel_call *call, gd_text *text)
+{
+    const job j = call->op->id == GD_OP_recurrent ? forward_job(call, NULL) : backward_job(call, NULL);
+    gd_text_add(text, "%lld sequences, %lld at a time, through %lld steps: products of %s",
+                (long long)j.batch, (long long)j.rows, (long long)j.time,
+                j.is_half ? "bf16, state of f32" : j.size == 8 ? "f64" : "f32");
+    gd_text_add(text, "; %s", j.rows * call->device->threads >= j.batch
+                                  ? "threads divide the sequences"
+                                  : "as many as the scratch holds");
+    gd_cpu_explain_threads(text, gd_recurrent_scratch(call).threads);
+}
+
+gd_status gd_recurrent_run(const gd_kernel_call *call, const gd_recurrent_loops *f32)
+{
+    job j = forward_job(call, f32);
+    place(&j, call->out.data);
+    run(&j, range_forward);
+    return GD_OK;
+}
+
+gd_status gd_recurrent_grad_run(const gd_kernel_call *call, const gd_recurrent_loops *f32)
+{
+    job j = backward_job(call, f32);
+    const bool lstm = j.attr->cell == GD_CELL_LSTM;
+    place(&j, call->in[0].data);
     int64_t steps = j.batch * j.time * j.gates * j.w * j.size;
     j.dz = call->out.data;
     j.da = j.attr->cell == GD_CELL_GRU ? j.dz + steps : NULL;

@@ -8,7 +8,7 @@
 #include "ops/attrs.h"
 
 /* How a thread's scratch is used, in bytes. Partials are in the first thread's. */
-#define LEVELS         GD_REDUCE_LEVELS
+#define LEVELS         GD_REDUCE_LEVELS /* at most */
 #define TILE_BYTES     8192
 #define TILE_BYTES_MIN 512
 #define GATHER_BYTES   32768
@@ -20,6 +20,8 @@ _Static_assert(GD_REDUCE_WIDE * sizeof(int64_t) <= TILE_BYTES, "a wide row must 
 
 #define GRAIN       ((int64_t)32768)   /* elements a thread is woken for: some 3 us of work */
 #define LARGE_BYTES ((int64_t)1 << 20) /* larger than the level 2 cache, or a large part of it */
+
+#define BLOCKS      4                  /* of scratch */
 
 typedef struct scratch {
     char *levels, *leaf, *gather;
@@ -33,7 +35,8 @@ typedef struct reduction {
     gd_nest kept; /* operand 0: the input, 1: the result; by columns without the innermost loop */
     gd_nest reduced; /* operand 0: the input */
     int64_t reduced_count;
-    int64_t blocks; /* of each result, or of each column */
+    int64_t blocks;     /* of each result, or of each column */
+    size_t tree_bytes; /* of the tree of their sums */
 
     /* by rows */
     gd_nest runs;     /* `reduced` without its innermost loop */
@@ -60,10 +63,19 @@ typedef struct reduction {
 static scratch scratch_of(const reduction *r, int thread)
 {
     gd_scratch area = r->partials && thread == 0 ? r->first : gd_scratch_of(r->call, thread);
-    scratch s = { .levels = gd_scratch_take(&area, LEVELS * TILE_BYTES) };
+    scratch s = { .levels = gd_scratch_take(&area, r->tree_bytes) };
     s.leaf = gd_scratch_take(&area, TILE_BYTES);
     s.gather = gd_scratch_take(&area, GATHER_BYTES);
     return s;
+}
+
+/* Levels of a tree with so many leaves. */
+static size_t levels_of(int64_t leaves)
+{
+    size_t levels = 1;
+    for (; leaves > 1; leaves >>= 1)
+        levels++;
+    return levels;
 }
 
 static gd_tree tree_begin(const reduction *r, scratch s, int64_t width)
@@ -326,9 +338,8 @@ static void reduce_chunks_range(void *context, int64_t begin, int64_t end, int t
     }
 }
 
-/* Items one after another, the blocks of each cut into chunks that are whole subtrees of the tree,
- * so the sum is the same. */
-static void reduce_items_split(reduction *r, int64_t items)
+/* Chunks of the blocks of an item that several threads share: how many. */
+static int64_t choose_chunks(reduction *r)
 {
     int threads = r->call->device->threads;
     r->partial_bytes = (r->columns.size ? r->tile : 1) * (int64_t)r->reducer->acc_size;
@@ -337,7 +348,15 @@ static void reduce_items_split(reduction *r, int64_t items)
     while ((r->blocks + r->chunk_blocks - 1) / r->chunk_blocks > most ||
            r->blocks / r->chunk_blocks > 16 * threads)
         r->chunk_blocks *= 2;
-    int64_t chunks = (r->blocks + r->chunk_blocks - 1) / r->chunk_blocks;
+    return (r->blocks + r->chunk_blocks - 1) / r->chunk_blocks;
+}
+
+/* Items one after another, the blocks of each cut into chunks that are whole subtrees of the tree,
+ * so the sum is the same. */
+static void reduce_items_split(reduction *r, int64_t items)
+{
+    const int threads = r->call->device->threads;
+    const int64_t chunks = choose_chunks(r);
     r->first = gd_scratch_of(r->call, 0);
     r->partials = gd_scratch_take(&r->first, (size_t)(chunks * r->partial_bytes));
     for (r->item = 0; r->item < items; r->item++) {
@@ -406,6 +425,94 @@ static bool order_axes(reduction *r, const gd_layout *in, uint32_t axes)
     return n == 0 || list[0].reduced;
 }
 
+/* How the work is divided: items that may be computed independently, of which a thread takes `grain`
+ * at least; or, where there are few, the blocks of each among the threads. */
+typedef struct division {
+    bool by_rows, split;
+    int64_t items, grain;
+} division;
+
+/* Of results that are sums of something. */
+static division plan(reduction *r, bool by_rows, int64_t results)
+{
+    const int threads = r->call->device->threads;
+    division d = { .by_rows = by_rows, .items = results };
+    int64_t elements = r->reduced_count; /* of an item */
+    if (by_rows) {
+        plan_rows(r);
+        r->tree_bytes = levels_of(r->blocks) * r->reducer->acc_size;
+    } else {
+        plan_columns(r);
+        d.items = gd_nest_count(&r->kept) * r->tiles;
+        elements *= r->tile;
+        r->tree_bytes = levels_of(r->blocks) * (size_t)r->tile * r->reducer->acc_size;
+    }
+    d.grain = 1 + GRAIN / elements;
+    d.split = threads > 1 && r->blocks > 1 && d.items < 4 * threads && elements >= 2 * GRAIN;
+    return d;
+}
+
+/* The plan of a call without its arithmetic. False: nothing is added up. */
+static bool plan_call(const gd_kernel_call *call, reduction *r, gd_reducer *sizes, division *d)
+{
+    const gd_layout *in = call->in[0].layout;
+    *sizes = (gd_reducer){ .in_size = gd_dtype_size(in->dtype),
+                           .acc_size = gd_dtype_size(call->out.layout->dtype) };
+    *r = (reduction){
+        .reducer = sizes, .call = call, .in = (const char *)in, .reduced_count = 1
+    };
+    const bool by_rows = order_axes(r, in, ((const gd_reduce_attr *)call->attr)->axes);
+    const int64_t results = gd_nest_count(&r->kept);
+    if (results == 0 || r->reduced_count == 0)
+        return false;
+    *d = plan(r, by_rows, results);
+    return true;
+}
+
+gd_workspace gd_reduce_scratch(const gd_kernel_call *call)
+{
+    reduction r;
+    gd_reducer sizes;
+    division d;
+    if (!plan_call(call, &r, &sizes, &d))
+        return (gd_workspace){ 0 };
+    size_t bytes = r.tree_bytes + TILE_BYTES + GATHER_BYTES;
+    const int threads = call->device->threads;
+    if (!d.split)
+        return (gd_workspace){ NULL, gd_scratch_bytes(bytes, BLOCKS),
+                               gd_parallel_ranges(threads, d.items, d.grain) };
+    const int64_t chunks = choose_chunks(&r);
+    bytes += (size_t)(chunks * r.partial_bytes);
+    return (gd_workspace){ NULL, gd_scratch_bytes(bytes, BLOCKS),
+                           gd_parallel_ranges(threads, chunks, 1) };
+}
+
+void gd_reduce_explain(const gd_kernel_call *call, gd_text *text)
+{
+    reduction r;
+    gd_reducer sizes;
+    division d;
+    if (!plan_call(call, &r, &sizes, &d))
+        return;
+    const int64_t results = gd_layout_count(call->out.layout);
+    const int threads = call->device->threads;
+    gd_text_add(text, "%lld result%s of %lld by ", (long long)results, results == 1 ? "" : "s",
+                (long long)r.reduced_count);
+    if (d.by_rows)
+        gd_text_add(text, "rows: what is added up lies closest together; %s of %d",
+                    r.is_sequence ? "runs are short: copied to blocks" : "blocks",
+                    GD_REDUCE_BLOCK);
+    else
+        gd_text_add(text,
+                    "columns: results lie closest together; tiles of %lld, blocks of %lld rows",
+                    (long long)r.tile, (long long)r.block_rows);
+    if (d.split)
+        gd_text_add(text, "; few long sums: %d threads share the blocks of each",
+                    gd_parallel_ranges(threads, choose_chunks(&r), 1));
+    else
+        gd_cpu_explain_threads(text, gd_parallel_ranges(threads, d.items, d.grain));
+}
+
 gd_status gd_reduce_run(const gd_kernel_call *call, const gd_reducer *reducer)
 {
     const gd_reduce_attr *attr = call->attr;
@@ -430,22 +537,11 @@ gd_status gd_reduce_run(const gd_kernel_call *call, const gd_reducer *reducer)
         reducer->fill(r.out, results);
         return GD_OK;
     }
-    int threads = call->device->threads;
-    int64_t items, item_elements; /* what may be computed independently, and its size */
-    if (by_rows) {
-        plan_rows(&r);
-        items = results;
-        item_elements = r.reduced_count;
-    } else {
-        plan_columns(&r);
-        items = gd_nest_count(&r.kept) * r.tiles;
-        item_elements = r.reduced_count * r.tile;
-    }
-    bool split = threads > 1 && r.blocks > 1 && items < 4 * threads && item_elements >= 2 * GRAIN;
-    if (split)
-        reduce_items_split(&r, items);
+    const division d = plan(&r, by_rows, results);
+    if (d.split)
+        reduce_items_split(&r, d.items);
     else
-        gd_parallel_for(threads, items, 1 + GRAIN / item_elements,
+        gd_parallel_for(call->device->threads, d.items, d.grain,
                         by_rows ? reduce_rows_range : reduce_tiles_range, &r);
     return GD_OK;
 }

@@ -101,6 +101,9 @@ GD_STATIC_INLINE const char *gd_tree_end(gd_tree *tree)
 
 /* Run a reduction of attribute gd_reduce_attr. GD_ERR_DTYPE when the result's dtype is not the
  * reducer's. */
+gd_workspace gd_reduce_scratch(const gd_kernel_call *call);
+void gd_reduce_explain(const gd_kernel_call *call, gd_text *text);
+gd_workspace gd_arg_reduce_scratch(const gd_kernel_call *call);
 gd_status gd_reduce_run(const gd_kernel_call *call, const gd_reducer *reducer);
 
 /* argmax, argmin over one dtype. */

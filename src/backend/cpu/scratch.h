@@ -1,6 +1,7 @@
-/* backend/cpu/scratch.h: scratch memory of kernels, allocated when the device is opened, so that
- * running allocates nothing. There is an area for each thread. A kernel takes blocks from the area
- * of its thread, one behind the other. A gd_scratch is a value: what a function takes from its copy
+/* backend/cpu/scratch.h: scratch memory of kernels. There is an area for each thread: in the memory of
+ * a plan, which asks each kernel how much it takes (gd_backend.scratch), or for eager ops in the
+ * device's, allocated when it is opened, so that running allocates nothing. A kernel takes blocks from
+ * the area of its thread, one behind the other. A gd_scratch is a value: what a function takes from its copy
  * is free again when it returns.
  *
  *     gd_scratch s = gd_scratch_of(call, thread);

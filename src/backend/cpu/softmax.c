@@ -209,16 +209,38 @@ static void tile_run(tile *t, char *out)
     }
 }
 
+enum { BLOCKS = 5, ROWS = 5 + GD_REDUCE_LEVELS, ROW_BYTES = TILE * sizeof(double) };
+_Static_assert(ROWS *ROW_BYTES <= GD_CPU_SCRATCH, "scratch too small");
+
+/* Columns are taken by tiles, each with its scratch. */
+gd_workspace gd_softmax_scratch(const gd_kernel_call *call)
+{
+    const gd_layout *in = call->in[0].layout;
+    const bool is_loss = call->op->id == GD_OP_cross_entropy;
+    bool by_rows = call->op->id == GD_OP_cross_entropy_grad || in->rank == 0;
+    if (is_loss) {
+        by_rows = in->stride[1] == 1 || in->shape[1] == 1;
+    } else if (!by_rows) {
+        by_rows = true;
+        for (int i = ((const gd_axis_attr *)call->attr)->axis + 1; i < in->rank; i++)
+            by_rows = by_rows && in->shape[i] == 1;
+    }
+    if (by_rows)
+        return (gd_workspace){ 0 };
+    /* Tiles, the last of which may be narrow, count as whole ones. */
+    const int threads = gd_parallel_ranges(call->device->threads, 2 * gd_layout_count(in),
+                                           GD_PARALLEL_ELEMENTS);
+    return (gd_workspace){ NULL, gd_scratch_bytes(ROWS * ROW_BYTES, BLOCKS), threads };
+}
+
 static void tiles_range(void *context, int64_t begin, int64_t end, int thread)
 {
     const softmax_job *job = context;
     gd_scratch s = gd_scratch_of(job->call, thread);
-    const size_t row_bytes = TILE * sizeof(double);
+    const size_t row_bytes = ROW_BYTES;
     char *max = gd_scratch_take(&s, row_bytes), *sum = gd_scratch_take(&s, row_bytes),
          *block_sum = gd_scratch_take(&s, row_bytes), *gather = gd_scratch_take(&s, 2 * row_bytes),
          *levels = gd_scratch_take(&s, GD_REDUCE_LEVELS * row_bytes);
-    _Static_assert((5 + GD_REDUCE_LEVELS) * TILE * sizeof(double) <= GD_CPU_SCRATCH,
-                   "scratch too small");
     bool is_plain =
         job->behind.rank == 0 || (job->behind.rank == 1 && job->behind.stride[0][0] == 1);
     for (int64_t item = begin; item < end; item++) {

@@ -47,6 +47,7 @@ typedef struct gd_softmax_loops {
     void (*loss)(void *out, const void *log_sum, const void *picked, const void *max, int64_t n);
 } gd_softmax_loops;
 
+gd_workspace gd_softmax_scratch(const gd_kernel_call *call);
 gd_status gd_softmax_run(const gd_kernel_call *call, const gd_softmax_loops *loops);
 gd_status gd_log_softmax_run(const gd_kernel_call *call, const gd_softmax_loops *loops);
 /* logits [n, c], labels [n] i64, i32 or u8 -> [n]: -log softmax(logits)[label] */
