@@ -57,8 +57,8 @@ typedef struct gd_kernel_call {
     int n; /* inputs */
     const gd_operand *in;
     gd_operand out;
-    const gd_operand *extra; /* [gd_op_extra_count] extra results, NULL when there are none */
-    const void *prepared;    /* what `prepare` made for this call, or NULL in eager mode */
+    const gd_operand *extra;   /* [gd_op_extra_count] extra results, NULL when there are none */
+    const void *prepared;      /* what `prepare` made for this call, or NULL in eager mode */
     gd_kernel_scratch scratch; /* as the device asked for it, in a plan's memory; else zeros */
     const struct gd_kernel_call *next; /* of the calls that run_together is given, else NULL */
 } gd_kernel_call;

@@ -265,7 +265,8 @@ gd_status gd_memory_plan_make(gd_memory_plan *plan, const gd_ir *ir)
     gd_arena scratch = { 0 };
     *plan = (gd_memory_plan){ .offset = gd_alloc((ir->count + 1) * sizeof *plan->offset),
                               .scratch = gd_alloc_zero(ir->count + 1, sizeof *plan->scratch) };
-    gd_status status = plan->offset && plan->scratch ? plan_offsets(plan, ir, &scratch) : GD_ERR_MEMORY;
+    gd_status status =
+        plan->offset && plan->scratch ? plan_offsets(plan, ir, &scratch) : GD_ERR_MEMORY;
     gd_arena_close(&scratch);
     if (status != GD_OK)
         gd_memory_plan_free(plan);

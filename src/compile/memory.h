@@ -18,7 +18,8 @@ typedef struct gd_memory_plan {
     gd_scratch_place *scratch; /* [ir->count] of an op; ops of one kernel share theirs */
     size_t bytes;              /* of the block */
     size_t value_bytes;        /* of it without what scratch adds at its end */
-    size_t live_bytes; /* the most bytes alive at any step, with its scratch: no plan can be smaller */
+    size_t
+        live_bytes; /* the most bytes alive at any step, with its scratch: no plan can be smaller */
     size_t constant_bytes; /* of them, for what is computed once */
 } gd_memory_plan;
 

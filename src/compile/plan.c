@@ -98,8 +98,7 @@ static gd_status make_step(gd_plan *plan, gd_step *step, int32_t value)
             return GD_ERR_MEMORY;
     step->call.scratch = plan->memory.scratch[value].asked;
     if (step->call.scratch.bytes > 0)
-        step->call.scratch.memory =
-            (char *)plan->block->data + plan->memory.scratch[value].offset;
+        step->call.scratch.memory = (char *)plan->block->data + plan->memory.scratch[value].offset;
     step->call.out = gd_ir_is_effect(v) ? in[0] : (gd_operand){ address(plan, value), &v->layout };
     gd_status status = resolve_extra_results(plan, step, value);
     if (status == GD_OK && !gd_device_takes(&step->call))

@@ -331,8 +331,7 @@ static size_t bytes_of_thread(const job *j)
     const bool copies = j->d + j->dv <= GD_ATTENTION_WIDTH && !j->is_bf16;
     const size_t row = ROW * sizeof(float), tiles = (size_t)(j->is_bf16 ? 3 : 2) * QUERIES * row;
     const int64_t wide = j->d > j->dv ? j->d : j->dv, most = wide > KEYS ? wide : KEYS;
-    return gd_scratch_bytes(tiles + (copies ? (size_t)(j->d + j->dv) * row : 0),
-                            BLOCKS) +
+    return gd_scratch_bytes(tiles + (copies ? (size_t)(j->d + j->dv) * row : 0), BLOCKS) +
            gd_gemm_most_bytes(j->is_bf16 ? cpu->gemm_bf16 : cpu->gemm_f32, &cpu->paths, most, most);
 }
 

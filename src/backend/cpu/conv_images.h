@@ -230,10 +230,9 @@ static bool use_images(const gd_conv_args *args, int64_t m, int64_t numbers, int
            s->in[0] * s->kernel[0] * s->out[0] == 1 && args->attr->before[0] == 0 && s->taps > 1 &&
            m >= 4 && width <= IMAGES_WIDTH && (forced || 5 * s->n >= 4 * lanes) &&
            numbers * IMAGES <= (int64_t)(args->paths->block_bytes / sizeof(float)) &&
-           (gd_conv_is_asked(args)
-                ? !args->has_not_finite
-                : may_leave_out(args->b, s->groups * s->o * s->c * s->taps, args->bias,
-                                s->groups * s->o));
+           (gd_conv_is_asked(args) ? !args->has_not_finite
+                                   : may_leave_out(args->b, s->groups * s->o * s->c * s->taps,
+                                                   args->bias, s->groups * s->o));
 }
 
 #endif

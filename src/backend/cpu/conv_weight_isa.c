@@ -223,16 +223,16 @@ static void weight_need(const weight_work *work, int threads)
     const size_t block = (size_t)(LEAST(part.positions, GD_GEMM_KC) * part.sums_row) * number;
     size_t rest = block + GD_GEMM_PANEL_BYTES;
     band.plane = 0;
-    (void)shape_weight_band(&part, &band); /* parts with fewer rows may have a band where it has none */
+    (void)shape_weight_band(&part,
+                            &band); /* parts with fewer rows may have a band where it has none */
     if (band.plane > 0) {
         const size_t channels = (size_t)(part.m - 1) / (size_t)work->window.tap_count + 2;
         const size_t bands = block + channels * (size_t)band.plane * number;
         rest = LEAST(bands, limit) > rest ? LEAST(bands, limit) : rest;
     }
     const int64_t pieces = s->groups * work->row_parts * parts;
-    gd_conv_raise(args,
-                  (gd_workspace){ NULL, gd_scratch_bytes(sums + rest, GD_CONV_SCRATCH_BLOCKS),
-                                  gd_parallel_ranges(threads, pieces, 1) });
+    gd_conv_raise(args, (gd_workspace){ NULL, gd_scratch_bytes(sums + rest, GD_CONV_SCRATCH_BLOCKS),
+                                        gd_parallel_ranges(threads, pieces, 1) });
 }
 
 static void weight_pieces(void *context, int64_t begin, int64_t end, int thread)

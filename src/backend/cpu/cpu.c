@@ -283,9 +283,9 @@ static gd_kernel_scratch cpu_scratch(const gd_kernel_call *call)
     if (!scratch)
         return (gd_kernel_scratch){ 0 };
     const gd_workspace w = scratch(call);
-    return (gd_kernel_scratch){
-        .bytes = w.bytes, .areas = w.threads, .threads = call->device->threads
-    };
+    return (gd_kernel_scratch){ .bytes = w.bytes,
+                                .areas = w.threads,
+                                .threads = call->device->threads };
 }
 
 static void cpu_explain(const gd_kernel_call *call, gd_text *text)

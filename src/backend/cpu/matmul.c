@@ -173,8 +173,9 @@ gd_workspace gd_cpu_product_scratch(const gd_kernel_call *call)
     if (!gd_cpu_is_product(call))
         return (gd_workspace){ 0 };
     const gd_gemm_args args = describe_all(call);
-    return gd_gemm_choose(micro_of(call), &args, &plan) ? gd_gemm_plan_scratch(micro_of(call), &plan)
-                                                        : (gd_workspace){ 0 };
+    return gd_gemm_choose(micro_of(call), &args, &plan)
+               ? gd_gemm_plan_scratch(micro_of(call), &plan)
+               : (gd_workspace){ 0 };
 }
 
 void gd_cpu_product_explain(const gd_kernel_call *call, gd_text *text)

@@ -21,7 +21,7 @@ _Static_assert(GD_REDUCE_WIDE * sizeof(int64_t) <= TILE_BYTES, "a wide row must 
 #define GRAIN       ((int64_t)32768)   /* elements a thread is woken for: some 3 us of work */
 #define LARGE_BYTES ((int64_t)1 << 20) /* larger than the level 2 cache, or a large part of it */
 
-#define BLOCKS      4                  /* of scratch */
+#define BLOCKS 4 /* of scratch */
 
 typedef struct scratch {
     char *levels, *leaf, *gather;
@@ -35,7 +35,7 @@ typedef struct reduction {
     gd_nest kept; /* operand 0: the input, 1: the result; by columns without the innermost loop */
     gd_nest reduced; /* operand 0: the input */
     int64_t reduced_count;
-    int64_t blocks;     /* of each result, or of each column */
+    int64_t blocks;    /* of each result, or of each column */
     size_t tree_bytes; /* of the tree of their sums */
 
     /* by rows */
@@ -458,9 +458,7 @@ static bool plan_call(const gd_kernel_call *call, reduction *r, gd_reducer *size
     const gd_layout *in = call->in[0].layout;
     *sizes = (gd_reducer){ .in_size = gd_dtype_size(in->dtype),
                            .acc_size = gd_dtype_size(call->out.layout->dtype) };
-    *r = (reduction){
-        .reducer = sizes, .call = call, .in = (const char *)in, .reduced_count = 1
-    };
+    *r = (reduction){ .reducer = sizes, .call = call, .in = (const char *)in, .reduced_count = 1 };
     const bool by_rows = order_axes(r, in, ((const gd_reduce_attr *)call->attr)->axes);
     const int64_t results = gd_nest_count(&r->kept);
     if (results == 0 || r->reduced_count == 0)
@@ -500,8 +498,7 @@ void gd_reduce_explain(const gd_kernel_call *call, gd_text *text)
                 (long long)r.reduced_count);
     if (d.by_rows)
         gd_text_add(text, "rows: what is added up lies closest together; %s of %d",
-                    r.is_sequence ? "runs are short: copied to blocks" : "blocks",
-                    GD_REDUCE_BLOCK);
+                    r.is_sequence ? "runs are short: copied to blocks" : "blocks", GD_REDUCE_BLOCK);
     else
         gd_text_add(text,
                     "columns: results lie closest together; tiles of %lld, blocks of %lld rows",

@@ -228,8 +228,8 @@ gd_workspace gd_softmax_scratch(const gd_kernel_call *call)
     if (by_rows)
         return (gd_workspace){ 0 };
     /* Tiles, the last of which may be narrow, count as whole ones. */
-    const int threads = gd_parallel_ranges(call->device->threads, 2 * gd_layout_count(in),
-                                           GD_PARALLEL_ELEMENTS);
+    const int threads =
+        gd_parallel_ranges(call->device->threads, 2 * gd_layout_count(in), GD_PARALLEL_ELEMENTS);
     return (gd_workspace){ NULL, gd_scratch_bytes(ROWS * ROW_BYTES, BLOCKS), threads };
 }
 
