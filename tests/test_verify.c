@@ -291,6 +291,12 @@ static void broken_plans_are_found(void **state)
     expect_overlap(&plan, &ir, "value 9 (mul): it overlaps a value that is alive");
     at[LAST] = was[LAST];
     assert_int_equal(gd_memory_verify(&plan, &ir), GD_OK);
+    plan.scratch[DOUBLE].asked = (gd_kernel_scratch){ .bytes = 64, .areas = 1, .threads = 1 };
+    plan.scratch[DOUBLE].offset = at[SUM]; /* which it reads */
+    expect_overlap(&plan, &ir, "value 5 (mul): its scratch overlaps a value that is alive");
+    plan.scratch[DOUBLE].offset = bytes;
+    expect_overlap(&plan, &ir, "value 5 (mul): its scratch lies outside of the block");
+    plan.scratch[DOUBLE].asked.bytes = 0;
     /* Without the view, DOUBLE may take over SUM's memory, but not shifted, and not where SUM is
      * read in another order as well. */
     ir.values[READ].in[0] = DOUBLE;

@@ -255,7 +255,7 @@ static void add_head(const gd_export *e, const char *name, gd_text_buffer *out)
         " * %s_... . From C++ declare all of it extern \"C\". */\n",
         name, GD_VERSION_STRING, name, name);
     gd_buffer_add(out, "%s", head);
-    size_t bytes = e->plan->memory.value_bytes ? e->plan->memory.value_bytes : 8;
+    size_t bytes = e->plan->memory.bytes ? e->plan->memory.bytes : 8;
     gd_buffer_add(out,
                   "/* Intermediate values. */\n"
                   "static union {\n    unsigned char byte[%zu];\n    double align;\n} memory;\n\n",

@@ -3,8 +3,8 @@
  * memory management for deep neural net inference", 2020).
  *
  * Scratch, which the device asks for op by op, is placed behind all values, into what they leave free
- * at its step, where the scratch before lies if it can: so it is in the caches, and where values lie
- * does not depend on it.
+ * at its step, where the scratch before lies if it can, so that it is in the caches. What finds no room
+ * is left to the device: a plan is as large as its values make it.
  *
  * Decides addresses alone. An elementwise op, or scatter, may write over an operand that dies in
  * it, where it reads that straight through and no other operand looks at the same memory; results
@@ -17,7 +17,6 @@
 
 #include "base/memory.h"
 #include "compile/group.h"
-#include "compile/place.h"
 
 size_t gd_memory_bytes(const gd_ir *ir, const gd_layout *layout)
 {
@@ -165,20 +164,19 @@ static size_t make_scratch_buffers(const gd_ir *ir, size_t n, gd_plan_buffer *bu
 {
     if (!ir->context->device->backend->scratch)
         return n;
-    const size_t values = n;
     for (size_t i = 0; i < ir->count; i++) {
         if (!gd_ir_is_kernel(&ir->values[i]) || ir->values[i].is_joined)
             continue;
         size_t last;
         const gd_kernel_scratch asked = scratch_of_kernel(ir, i, &last);
-        for (size_t k = i; places && k <= last; k++)
+        for (size_t k = i; k <= last; k++)
             places[k].asked = asked;
         if (asked.bytes > 0)
             buffers[n++] = (gd_plan_buffer){ .bytes = asked.bytes * (size_t)asked.areas,
                                              .first = (int32_t)i,
                                              .last = (int32_t)last,
                                              .value = (int32_t)i,
-                                             .follows = n > values };
+                                             .in_gaps = true };
     }
     return n;
 }
@@ -187,14 +185,11 @@ static size_t make_scratch_buffers(const gd_ir *ir, size_t n, gd_plan_buffer *bu
 typedef struct buffers_of {
     int32_t *owner; /* [count] number of the buffer root i uses; -1: none, it lies elsewhere */
     gd_plan_buffer *buffers;
-    size_t n;    /* of values; */
-    size_t all;  /* behind them those of scratch */
+    size_t n;
     size_t most; /* bytes alive at any step */
 } buffers_of;
 
-/* places [count], zeros, or NULL: what is asked for the ops. */
-static gd_status find_buffers(buffers_of *b, const gd_ir *ir, gd_arena *scratch,
-                              gd_scratch_place *places, size_t *each_step)
+static gd_status find_buffers(buffers_of *b, const gd_ir *ir, gd_arena *scratch, size_t *each_step)
 {
     const size_t count = ir->count + 1;
     int32_t *last_use = gd_arena_array(scratch, count, sizeof *last_use);
@@ -206,8 +201,7 @@ static gd_status find_buffers(buffers_of *b, const gd_ir *ir, gd_arena *scratch,
         return GD_ERR_MEMORY;
     gd_ir_find_last_uses(ir, last_use);
     b->n = make_buffers(ir, last_use, b->owner, is_taken, b->buffers);
-    b->all = make_scratch_buffers(ir, b->n, b->buffers, places);
-    b->most = most_alive(b->buffers, b->all, ir->count, change, each_step);
+    b->most = most_alive(b->buffers, b->n, ir->count, change, each_step);
     return GD_OK;
 }
 
@@ -215,7 +209,7 @@ gd_status gd_memory_alive(const gd_ir *ir, size_t *alive)
 {
     gd_arena scratch = { 0 };
     buffers_of b;
-    gd_status status = find_buffers(&b, ir, &scratch, NULL, alive);
+    gd_status status = find_buffers(&b, ir, &scratch, alive);
     gd_arena_close(&scratch);
     return status;
 }
@@ -224,18 +218,28 @@ gd_status gd_memory_live(const gd_ir *ir, size_t *bytes)
 {
     gd_arena scratch = { 0 };
     buffers_of b;
-    gd_status status = find_buffers(&b, ir, &scratch, NULL, NULL);
+    gd_status status = find_buffers(&b, ir, &scratch, NULL);
     if (status == GD_OK)
         *bytes = b.most;
     gd_arena_close(&scratch);
     return status;
 }
 
+/* The kernel whose scratch b is; without an offset it takes the device's. */
+static void set_scratch(gd_memory_plan *plan, const gd_plan_buffer *b)
+{
+    for (int32_t i = b->first; i <= b->last; i++)
+        if (b->offset == GD_NO_OFFSET)
+            plan->scratch[i].asked = (gd_kernel_scratch){ 0 };
+        else
+            plan->scratch[i].offset = b->offset;
+}
+
 static gd_status plan_offsets(gd_memory_plan *plan, const gd_ir *ir, gd_arena *scratch)
 {
     buffers_of b;
     size_t *offset_of = gd_arena_array(scratch, ir->count + 1, sizeof *offset_of);
-    if (!offset_of || find_buffers(&b, ir, scratch, plan->scratch, NULL) != GD_OK)
+    if (!offset_of || find_buffers(&b, ir, scratch, NULL) != GD_OK)
         return GD_ERR_MEMORY;
     plan->live_bytes = b.most;
     for (size_t i = 0; i < ir->count; i++) /* sorting changes the buffers' numbers */
@@ -244,15 +248,11 @@ static gd_status plan_offsets(gd_memory_plan *plan, const gd_ir *ir, gd_arena *s
         if (ir->values[b.buffers[i].value].is_constant)
             plan->constant_bytes += b.buffers[i].bytes;
     qsort(b.buffers, b.n, sizeof *b.buffers, by_size);
-    if (gd_place(b.buffers, b.all, ir->count, &plan->bytes) != GD_OK)
+    const size_t all = make_scratch_buffers(ir, b.n, b.buffers, plan->scratch);
+    if (gd_place(b.buffers, all, ir->count, &plan->bytes) != GD_OK)
         return GD_ERR_MEMORY;
-    for (size_t i = 0; i < b.n; i++) {
-        const size_t end = b.buffers[i].offset + b.buffers[i].bytes;
-        plan->value_bytes = end > plan->value_bytes ? end : plan->value_bytes;
-    }
-    for (size_t i = b.n; i < b.all; i++)
-        for (int32_t k = b.buffers[i].first; k <= b.buffers[i].last; k++)
-            plan->scratch[k].offset = b.buffers[i].offset;
+    for (size_t i = b.n; i < all; i++)
+        set_scratch(plan, &b.buffers[i]);
     for (size_t i = 0; i < b.n; i++)
         offset_of[b.buffers[i].value] = b.buffers[i].offset;
     for (size_t i = 0; i < ir->count; i++)

@@ -120,7 +120,7 @@ static size_t lowest_gap(const ranges *const sets[], int n, size_t bytes, size_t
     return looks < MOST_LOOKS ? at : top;
 }
 
-/* wanted: where it lies if it can without needing more than `bytes`. */
+/* bytes: what all before it take; wanted: of one that is to lie in a gap, where it lies if it can. */
 static bool place(tree *t, gd_plan_buffer *b, size_t wanted, size_t bytes)
 {
     size_t pieces[MOST_SETS], above[MOST_SETS];
@@ -133,8 +133,12 @@ static bool place(tree *t, gd_plan_buffer *b, size_t wanted, size_t bytes)
         if (t->nodes[above[i]].all.count)
             sets[n_sets++] = &t->nodes[above[i]].all;
     b->offset = lowest_gap(sets, n_sets, b->bytes, wanted);
-    if (wanted && (b->offset != wanted || b->offset + b->bytes > bytes))
+    if (wanted && b->offset != wanted)
         b->offset = lowest_gap(sets, n_sets, b->bytes, 0);
+    if (b->in_gaps && b->offset + b->bytes > bytes) {
+        b->offset = GD_NO_OFFSET;
+        return true;
+    }
     const range r = { b->offset, b->offset + b->bytes };
     bool ok = true;
     for (int i = 0; ok && i < n; i++)
@@ -151,12 +155,15 @@ gd_status gd_place(gd_plan_buffer *buffers, size_t count, size_t steps, size_t *
         t.leaves *= 2;
     t.nodes = gd_alloc_zero(2 * t.leaves, sizeof(node));
     bool ok = t.nodes;
+    size_t wanted = 0;
     *bytes = 0;
     for (size_t i = 0; ok && i < count; i++) {
-        const size_t wanted = i > 0 && buffers[i].follows ? buffers[i - 1].offset : 0;
-        ok = place(&t, &buffers[i], wanted, *bytes);
-        const size_t end = buffers[i].offset + buffers[i].bytes;
-        *bytes = end > *bytes ? end : *bytes;
+        gd_plan_buffer *b = &buffers[i];
+        ok = place(&t, b, b->in_gaps ? wanted : 0, *bytes);
+        if (b->offset == GD_NO_OFFSET)
+            continue;
+        wanted = b->in_gaps ? b->offset : 0;
+        *bytes = b->offset + b->bytes > *bytes ? b->offset + b->bytes : *bytes;
     }
     for (size_t i = 0; t.nodes && i < 2 * t.leaves; i++) {
         gd_free(t.nodes[i].all.list);

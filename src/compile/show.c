@@ -110,18 +110,23 @@ static void add_kernel(const gd_plan *plan, gd_text *text, const gd_step *kernel
                 runs_on_host(kernel) ? ", on the host" : "");
 }
 
-/* How the kernel is computed, where there are several ways, on a line of its own. */
-static void add_explanation(gd_text *text, const gd_step *kernel)
+/* How the kernel is computed, where there are several ways, and where it works, on a line of its own. */
+static void add_explanation(const gd_plan *plan, gd_text *text, const gd_step *kernel)
 {
     const gd_backend *backend = kernel->call.device->backend;
-    if (!backend->explain || kernel->together > 1)
-        return;
+    const gd_kernel_scratch *scratch = &kernel->call.scratch;
     gd_text none = { NULL, 0, 0 };
-    backend->explain(&kernel->call, &none);
-    if (none.length == 0)
+    if (backend->explain && kernel->together == 1)
+        backend->explain(&kernel->call, &none);
+    if (none.length == 0 && !scratch->memory)
         return;
     gd_text_add(text, "    ");
-    backend->explain(&kernel->call, text);
+    if (none.length > 0)
+        backend->explain(&kernel->call, text);
+    if (scratch->memory)
+        gd_text_add(text, "%sscratch %zu B@%zu", none.length > 0 ? "; " : "",
+                    scratch->bytes * (size_t)scratch->areas,
+                    plan->memory.scratch[kernel->value].offset);
     gd_text_add(text, "\n");
 }
 
@@ -147,7 +152,7 @@ void gd_plan_add_text(const gd_plan *plan, bool explained, gd_text *text)
         count_kernel(plan, kernel, &bytes, &ops);
         add_kernel(plan, text, kernel, bytes, ops);
         if (explained)
-            add_explanation(text, kernel);
+            add_explanation(plan, text, kernel);
         all_bytes += bytes;
         all_flops += ops;
         on_host += runs_on_host(kernel);

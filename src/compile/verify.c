@@ -245,6 +245,27 @@ static bool may_take_over(const gd_ir *ir, size_t of, size_t by)
     return readers == 1;
 }
 
+/* Scratch of ops, inside the block, beside what is alive while they run. */
+static gd_status verify_scratch(const gd_memory_plan *plan, const gd_ir *ir, const int32_t *first,
+                                const int32_t *last)
+{
+    for (size_t i = 0; i < ir->count; i++) {
+        const gd_scratch_place *s = &plan->scratch[i];
+        const size_t bytes = s->asked.bytes * (size_t)s->asked.areas;
+        if (!gd_ir_is_kernel(&ir->values[i]) || bytes == 0)
+            continue;
+        if (s->offset > plan->bytes || bytes > plan->bytes - s->offset)
+            return fault(ir, i, "memory planning", "its scratch lies outside of the block");
+        for (size_t j = 0; j < ir->count; j++)
+            if (gd_ir_needs_memory(&ir->values[j]) && first[j] <= (int32_t)i &&
+                (int32_t)i <= last[j] && plan->offset[j] < s->offset + bytes &&
+                s->offset < plan->offset[j] + gd_layout_bytes(&ir->values[j].layout))
+                return fault(ir, i, "memory planning",
+                             "its scratch overlaps a value that is alive");
+    }
+    return GD_OK;
+}
+
 gd_status gd_memory_verify(const gd_memory_plan *plan, const gd_ir *ir)
 {
     gd_arena scratch = { 0 };
@@ -267,6 +288,8 @@ gd_status gd_memory_verify(const gd_memory_plan *plan, const gd_ir *ir)
                 status = fault(ir, i, "memory planning", "it overlaps a value that is alive");
         }
     }
+    if (status == GD_OK)
+        status = verify_scratch(plan, ir, first, last);
     gd_arena_close(&scratch);
     return status;
 }

@@ -9,7 +9,9 @@
 
 #include "base/cpu.h"
 #include "base/half.h"
+#include "base/poison.h"
 #include "backend/backend.h"
+#include "backend/cpu/cpu.h"
 #include "graph/context.h"
 #include "graph/node.h"
 #include "tensor/element.h"
@@ -409,6 +411,36 @@ static void copy_operand(const gd_operand *from, gd_operand *to, void **block)
     to->data = (char *)*block + ((char *)from->data - e.low);
 }
 
+/* A call without a plan gets the scratch that a plan would place for it, and no more: what it takes
+ * beyond ends the process (backend/cpu/scratch.h). Elementwise programs ask for what they take once
+ * they are prepared. */
+static void *give_scratch(gd_kernel_call *call)
+{
+    const gd_device *device = call->device;
+    const bool is_program = call->op->flags & GD_OP_ELEMENTWISE || call->op->id == GD_OP_cast ||
+                            call->op->id == GD_OP_copy || call->op->id == GD_OP_fused ||
+                            call->op->id == GD_OP_adam;
+    if (!device->backend->scratch || call->scratch.memory || is_program)
+        return NULL;
+    call->scratch = device->backend->scratch(call);
+    const size_t bytes = call->scratch.bytes;
+    if (bytes == 0)
+        return NULL;
+    if (bytes % device->alignment != 0 || call->scratch.areas > device->threads ||
+        bytes > ((const gd_cpu_device *)device)->workspace.bytes)
+        fault(call, "asks for scratch that the device has not got in eager mode");
+    if (posix_memalign(&call->scratch.memory, device->alignment,
+                       bytes * (size_t)call->scratch.areas) != 0)
+        abort();
+    return call->scratch.memory;
+}
+
+static void take_scratch(const gd_kernel_call *call, void *memory)
+{
+    gd_unpoison(memory, memory ? call->scratch.bytes * (size_t)call->scratch.areas : 0);
+    free(memory);
+}
+
 static gd_status run_watched(const gd_kernel_call *call)
 {
     gd_kernel_fn kernel = NULL;
@@ -437,7 +469,9 @@ static gd_status run_watched(const gd_kernel_call *call)
     gd_kernel_call copy = *call;
     copy.in = in;
     copy.out.data = block + GUARD;
+    void *scratch = give_scratch(&copy);
     gd_status status = kernel(&copy);
+    take_scratch(&copy, scratch);
     for (size_t i = 0; i < GUARD; i++)
         if (block[i] != GUARD_BYTE || block[GUARD + bytes + i] != GUARD_BYTE) {
             fault(call, "wrote outside its result");

@@ -351,7 +351,8 @@ static void multiply_blocks(const gd_gemm_micro *micro, const gd_gemm_plan *plan
     b.copied = b.packed_all && micro->reads_b && p->b_col == 1 && !p->access && !p->b_packed;
     if (!p->b_packed)
         b.packed = gd_scratch_take(&scratch, packed_bytes(micro, plan, p->n, p->k));
-    b.row_panel = gd_scratch_take(&scratch, GD_GEMM_PANEL_BYTES);
+    if (b.pack_rows)
+        b.row_panel = gd_scratch_take(&scratch, GD_GEMM_PANEL_BYTES);
     if (p->access)
         b.stage = gd_scratch_take(&scratch, GD_GEMM_STAGE_BYTES);
     for (b.column = 0; b.column < p->n; b.column += columns) {
@@ -516,7 +517,8 @@ gd_workspace gd_gemm_plan_scratch(const gd_gemm_micro *micro, const gd_gemm_plan
     case GD_GEMM_BLOCKS: {
         const int64_t parts = plan->column_parts, vectors = gd_gemm_vectors(micro, p->n);
         const int64_t widest = (vectors + parts - 1) / parts << micro->lane_shift;
-        bytes = packed_bytes(micro, plan, widest, p->k) + GD_GEMM_PANEL_BYTES +
+        bytes = packed_bytes(micro, plan, widest, p->k) +
+                (plan->pack_a.taken ? GD_GEMM_PANEL_BYTES : 0) +
                 (p->access ? GD_GEMM_STAGE_BYTES : 0);
         break;
     }
