@@ -1,6 +1,6 @@
 /* tests/test_bf16_products.c: products of bfloat16 as users meet them, on every instruction set and
  * extension that this machine has. On one of them neither the mode nor the number of threads changes
- * a bit; between them results stay within the bound of backend/cpu/gemm_bf16.h, denormals being
+ * a bit; between them results stay within the bound of backend/cpu/gemm_half.h, denormals being
  * allowed to count as 0; and a plan multiplies the rounded numbers as they are.
  */
 #include <stdarg.h>

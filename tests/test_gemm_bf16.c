@@ -1,5 +1,5 @@
 /* tests/test_gemm_bf16.c: products of bfloat16 with sums in f32 against the product in double, within
- * the bound of gemm_bf16.h, by every kind of kernel that this machine runs; and that neither the
+ * the bound of gemm_half.h, by every kind of kernel that this machine runs; and that neither the
  * number of threads nor the blocking changes a bit. C lies in a buffer of known bytes, which must
  * be the same afterwards.
  */
@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "backend/cpu/gemm_bf16.h"
+#include "backend/cpu/gemm_half.h"
 #include "base/half.h"
 
 #include <float.h>

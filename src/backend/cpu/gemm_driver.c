@@ -181,7 +181,7 @@ static void set_next(const block *b, int64_t row, int64_t rows, gd_gemm_tile *t)
     const int64_t tiles = (b->columns + micro->columns - 1) / micro->columns;
     const int64_t line = GD_LINE_BYTES / micro->a_bytes; /* numbers */
     t->next_a = gd_gemm_at(t->a, next_block ? micro->depth : rows * p->a_row, micro->a_bytes);
-    t->next_a_row = p->a_row;
+    t->next_a_bytes = p->a_row * micro->a_bytes;
     t->next_lines = (t->depth + line * tiles - 1) / (line * tiles);
 }
 
