@@ -14,7 +14,7 @@ set(GD_KERNEL_TABLE
     arg_scan                narrow      scalar
     attention               all         scalar
     block_copy              all         scalar
-    cast                    narrow      scalar
+    cast                    all         scalar
     cast_rare               baseline    scalar
     conv                    all         vector
     conv_bf16               all         scalar
