@@ -117,8 +117,9 @@ static bool run_peer(const char *program, const char *mode, int threads, double 
     char count[16];
     snprintf(count, sizeof count, "%d", threads);
     const char *seconds = gd_bench_quick() ? "1" : "3";
-    const char *arguments[] = { gd_bench_python(), program, count, seconds, "32", "128",
-                                "256",             "256",   "2",   mode,    NULL };
+    const char *arguments[] = {
+        gd_bench_python(), program, count, seconds, "32", "128", "256", "256", "2", mode, NULL
+    };
     if (!gd_bench_run_side(arguments, threads, out))
         return false;
     gd_bench_run_again_if_stalled(arguments, threads, at_one, out);

@@ -53,9 +53,7 @@ static gd_tensor *step(void *user, int count, gd_tensor *const *in)
 
 static void open_trainee(trainee *t, const gd_bench_cnn *cnn, int threads, gd_bench_way way)
 {
-    *t = (trainee){ .cnn = cnn,
-                    .dtype = way.dtype,
-                    .context = gd_open("cpu", .threads = threads) };
+    *t = (trainee){ .cnn = cnn, .dtype = way.dtype, .context = gd_open("cpu", .threads = threads) };
     t->module = gd_module_create(t->context, .seed = SEED);
     t->optimizer = cnn->adam ? gd_adam(t->module, .lr = cnn->learning_rate)
                              : gd_sgd(t->module, .lr = cnn->learning_rate);
@@ -162,7 +160,7 @@ typedef struct run {
     const gd_bench_cnn *cnn;
     char self[4096], problem[4096];
     int64_t parameters;
-    gd_bench_side first;      /* compiled on one thread: what all losses are compared with */
+    gd_bench_side first; /* compiled on one thread: what all losses are compared with */
     double at_one[2 + PEERS + HALF_PEERS]; /* seconds on one thread: ours, compiled and eager; the
                                               peers; NAN: not measured */
 } run;

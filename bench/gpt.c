@@ -23,7 +23,16 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { SEED = 1, PROMPT = 16, LOGITS = 8, THREADS = 2, PEERS = 4, HALF_PEERS = 2, TALKERS = 2, ROUNDS = 7 };
+enum {
+    SEED = 1,
+    PROMPT = 16,
+    LOGITS = 8,
+    THREADS = 2,
+    PEERS = 4,
+    HALF_PEERS = 2,
+    TALKERS = 2,
+    ROUNDS = 7
+};
 static const char torch[] = GD_SOURCE_DIR "/bench/peers/gpt_torch.py",
                   jax[] = GD_SOURCE_DIR "/bench/peers/gpt_jax.py";
 static const double learning_rate = 1e-4;

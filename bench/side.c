@@ -84,14 +84,14 @@ void gd_bench_print_sides(gd_bench_row row, const gd_bench_side *ours, const gd_
 
 gd_bench_way gd_bench_parse_way(const char *argument)
 {
-    return (gd_bench_way){ .mode = strncmp(argument, "--eager", 7) ? GD_MODE_COMPILED : GD_MODE_EAGER,
+    return (gd_bench_way){ .mode =
+                               strncmp(argument, "--eager", 7) ? GD_MODE_COMPILED : GD_MODE_EAGER,
                            .dtype = strstr(argument, "-bf16") ? GD_BF16 : GD_F32 };
 }
 
 void gd_bench_print_bf16(gd_bench_row row, const gd_bench_side *compiled,
                          const gd_bench_side *eager, const gd_bench_side *f32,
-                         const gd_bench_side *peers, const bool *there, int count,
-                         double tolerance)
+                         const gd_bench_side *peers, const bool *there, int count, double tolerance)
 {
     enum { MOST = 8 };
     gd_bench_side all[MOST] = { *f32 };

@@ -49,31 +49,31 @@ LOOP(f32, float, bool, uint8_t, x != 0)
 
 /* f32 and halves by whole vectors where there are instructions for it. */
 #ifdef GD_SIMD_STORES_HALVES
-#define TO_HALF(half)                                                                           \
-    static void f32_to_##half##_loop(const void *px, const void *py, const void *pz, void *po,  \
-                                     int64_t n)                                                 \
-    {                                                                                           \
-        (void)py, (void)pz;                                                                     \
-        const float *x = px;                                                                    \
-        uint16_t *out = po;                                                                     \
-        int64_t i = 0;                                                                          \
-        for (; i + VF32_LANES <= n; i += VF32_LANES)                                            \
-            vf32_store_##half(out + i, vf32_load(x + i));                                       \
-        for (; i < n; i++)                                                                      \
-            out[i] = gd_f32_to_##half(x[i]);                                                    \
+#define TO_HALF(half)                                                                          \
+    static void f32_to_##half##_loop(const void *px, const void *py, const void *pz, void *po, \
+                                     int64_t n)                                                \
+    {                                                                                          \
+        (void)py, (void)pz;                                                                    \
+        const float *x = px;                                                                   \
+        uint16_t *out = po;                                                                    \
+        int64_t i = 0;                                                                         \
+        for (; i + VF32_LANES <= n; i += VF32_LANES)                                           \
+            vf32_store_##half(out + i, vf32_load(x + i));                                      \
+        for (; i < n; i++)                                                                     \
+            out[i] = gd_f32_to_##half(x[i]);                                                   \
     }
-#define OF_HALF(half)                                                                           \
-    static void half##_to_f32_loop(const void *px, const void *py, const void *pz, void *po,    \
-                                   int64_t n)                                                   \
-    {                                                                                           \
-        (void)py, (void)pz;                                                                     \
-        const uint16_t *x = px;                                                                 \
-        float *out = po;                                                                        \
-        int64_t i = 0;                                                                          \
-        for (; i + VF32_LANES <= n; i += VF32_LANES)                                            \
-            vf32_store(out + i, vf32_load_##half(x + i));                                       \
-        for (; i < n; i++)                                                                      \
-            out[i] = gd_##half##_to_f32(x[i]);                                                  \
+#define OF_HALF(half)                                                                        \
+    static void half##_to_f32_loop(const void *px, const void *py, const void *pz, void *po, \
+                                   int64_t n)                                                \
+    {                                                                                        \
+        (void)py, (void)pz;                                                                  \
+        const uint16_t *x = px;                                                              \
+        float *out = po;                                                                     \
+        int64_t i = 0;                                                                       \
+        for (; i + VF32_LANES <= n; i += VF32_LANES)                                         \
+            vf32_store(out + i, vf32_load_##half(x + i));                                    \
+        for (; i < n; i++)                                                                   \
+            out[i] = gd_##half##_to_f32(x[i]);                                               \
     }
 #else
 #define TO_HALF(half) LOOP(f32, float, half, uint16_t, gd_f32_to_##half(x))

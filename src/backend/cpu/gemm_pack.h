@@ -14,6 +14,7 @@
 #define ITEM_LOAD_FIRST(p, count) V(load_masked)(V(mask_first)(count), p)
 #define ITEM_VALUE(x)             (x)
 #endif
+#define ITEM_LINE (GD_LINE_BYTES / (int)sizeof(ITEM)) /* of them in a cache line */
 
 #define PACK_DEPTH 16 /* steps of k packed at a time: rows of B are read in as many streams */
 
@@ -33,8 +34,8 @@ static void pack_transposed(void *to, int64_t dst_row, const void *from, int64_t
             VEC square[LANES];
             UNROLL
             for (int i = 0; i < LANES; i++)
-                square[i] = rest < LANES ? ITEM_LOAD_FIRST(column[i] + p, rest)
-                                         : ITEM_LOAD(column[i] + p);
+                square[i] =
+                    rest < LANES ? ITEM_LOAD_FIRST(column[i] + p, rest) : ITEM_LOAD(column[i] + p);
             V(transpose)(square);
             UNROLL
             for (int i = 0; i < LANES; i++)

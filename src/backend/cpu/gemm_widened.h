@@ -20,9 +20,14 @@
 
 #include "backend/cpu/gemm_finish.h"
 #include "backend/cpu/gemm_pack.h"
+#include "backend/cpu/gemm_rows.h"
 
 #define HALF_TEXT_(x) #x
 #define HALF_TEXT(x)  HALF_TEXT_(x)
+
+static const gd_gemm_row_kernels row_kernels = {
+    .dots = row_dots, .scalars = row_scalars, .sums = row_sums, .add = add_sums, .store = store_row
+};
 
 const gd_gemm_micro GD_ISA_NAME(HALF_PASTE(gd_gemm, HALF)) = {
     .name = HALF_TEXT(HALF) " widened to f32",
@@ -49,6 +54,7 @@ const gd_gemm_micro GD_ISA_NAME(HALF_PASTE(gd_gemm, HALF)) = {
     .pack_b = pack_b,
     .store_columns = store_columns,
     .relu_grad = relu_grad,
+    .row = &row_kernels,
 };
 
 #endif

@@ -44,8 +44,7 @@ GD_SIMD_INLINE void vf32_store_bf16(uint16_t *p, vf32 x)
         _mm512_add_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff)), odd);
     const __m512i whole = _mm512_mask_or_epi32(rounded, _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q),
                                                bits, _mm512_set1_epi32(0x400000));
-    _mm256_storeu_si256((__m256i *)(void *)p,
-                        _mm512_cvtepi32_epi16(_mm512_srli_epi32(whole, 16)));
+    _mm256_storeu_si256((__m256i *)(void *)p, _mm512_cvtepi32_epi16(_mm512_srli_epi32(whole, 16)));
 }
 
 /* A NaN keeps its sign alone. */
@@ -137,13 +136,13 @@ GD_SIMD_INLINE vf32 vf32_load_f16(const uint16_t *p)
 
 #endif
 
-#define GD_SIMD_LOAD_FIRST(half)                                                       \
-    GD_SIMD_INLINE vf32 vf32_load_first_##half(const uint16_t *p, int64_t count)       \
-    {                                                                                  \
-        uint16_t lanes[VF32_LANES] = { 0 };                                            \
-        for (int64_t i = 0; i < count; i++)                                            \
-            lanes[i] = p[i];                                                           \
-        return vf32_load_##half(lanes);                                                \
+#define GD_SIMD_LOAD_FIRST(half)                                                 \
+    GD_SIMD_INLINE vf32 vf32_load_first_##half(const uint16_t *p, int64_t count) \
+    {                                                                            \
+        uint16_t lanes[VF32_LANES] = { 0 };                                      \
+        for (int64_t i = 0; i < count; i++)                                      \
+            lanes[i] = p[i];                                                     \
+        return vf32_load_##half(lanes);                                          \
     }
 GD_SIMD_LOAD_FIRST(bf16)
 GD_SIMD_LOAD_FIRST(f16)
