@@ -101,6 +101,12 @@ GD_API gd_status gd_language_model_save_gguf_with(const gd_language_model *model
                                                   const gd_tokenizer *tokenizer, const char *path,
                                                   const gd_gguf_quantize_options *options);
 
+/* How much the columns of its matrices count, for gd_gguf_quantize and gd_language_model_save_gguf: the mean squares of what they
+ * are multiplied with where the model reads `count` tokens, in sequences of max_length or 512 ("importance matrix"). The
+ * table of tokens has none. Released by the caller. NULL: GD_ERR_INVALID, no tokens or one that is none; GD_ERR_MEMORY. */
+GD_API gd_importance *gd_language_model_calibrate(gd_language_model *model, int64_t count,
+                                                  const int32_t *tokens);
+
 /* Its module, to optimize and count; owned by the model. */
 GD_API gd_module *gd_language_model_module(const gd_language_model *model);
 /* Its sizes, with defaults filled in; owned by the model. NULL for NULL. */

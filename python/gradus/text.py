@@ -92,15 +92,18 @@ class Tokenizer:
             return text[:size.value] if type(text) is bytes else ctypes.string_at(text, size.value)
 
 
-def load_model(path: Any) -> _objects.LanguageModel:
-    """A language model from a file: GPT-2's safetensors, GGUF (gpt2, llama), llama2.c's checkpoint, or what save() of one wrote."""
-    return _objects.LanguageModel.load(path)
+def load_model(path: Any, quantized: bool = False) -> _objects.LanguageModel:
+    """A language model from a file: GPT-2's safetensors, GGUF (gpt2, llama), llama2.c's checkpoint, or what save() of one wrote.
+    quantized: matrices that a GGUF file has as Q8_0 or Q4_0 stay so in memory, and are computed with in 8 bits."""
+    return _objects.LanguageModel.load(path, quantized=quantized)
 
 
-def quantize(source: Any, to: Any, type: str = "q8_0") -> None:
-    """Write a GGUF file again with its matrices in another type: q8_0, q5_1, q5_0, q4_1, q4_0, bf16, f16 or f32. A model of one's own
-    is written by model.save_gguf(tokenizer, path, type=...)."""
-    _ops.gguf_quantize(os.fspath(source), os.fspath(to), type=type.lower())
+def quantize(source: Any, to: Any, type: str = "q8_0", importance: _objects.Importance | None = None) -> None:
+    """Write a GGUF file again with its matrices in another type: q8_0, q6_k, q5_k, q5_1, q5_0, q4_k, q4_1, q4_0, q3_k,
+    q2_k, bf16, f16 or f32. A model of one's own is written by model.save_gguf(tokenizer, path, type=...).
+    importance: of model.calibrate(tokens), for which k-quants are then made."""
+    options = {} if importance is None else {"importance": importance}
+    _ops.gguf_quantize(os.fspath(source), os.fspath(to), type=type.lower(), **options)
 
 
 def generate(model: _objects.LanguageModel, tokenizer: Tokenizer, prompt: str = "", tokens: int | None = None, *,

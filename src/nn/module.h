@@ -48,6 +48,9 @@ struct gd_module {
     char *loaded_from;    /* the file it was loaded from while empty, else NULL */
     bool training;
     gd_module_block *blocks;
+    /* told of what each linear layer is given, while a model is calibrated; NULL: nobody is */
+    gd_status (*observe)(void *observer, const char *name, gd_tensor *x);
+    void *observer;
 };
 
 /* Take t (retained; NULL is the error already recorded) in as a parameter or buffer of a path that

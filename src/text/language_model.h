@@ -34,6 +34,11 @@ gd_status gd_language_each(const gd_language_options *options, gd_language_each_
 gd_status gd_language_check_shape(const char *path, const char *name, gd_shape got,
                                   gd_shape wanted);
 
+enum { GD_LANGUAGE_FILE_NAME = 128 };
+/* The names that GGUF has for the matrices of the linear layer `name`, "0.self.qkv", of which one to three are put into
+ * `names`; `room` is theirs. How many: 0, it has none. */
+int gd_language_file_names(const gd_language_model *model, const char *name, const char *names[3],
+                           char room[3][GD_LANGUAGE_FILE_NAME]);
 /* gd_language_model_load of a GGUF file (language_gguf.c). */
 gd_language_model *gd_language_open_gguf(gd_context *context, const char *path, bool quantized);
 
