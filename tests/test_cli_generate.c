@@ -256,7 +256,7 @@ static void mistakes_are_told(void **state)
     assert_fails("", 2, "a MODEL is needed");
     assert_fails("model.bin", 1, "model.bin is not there");
     assert_fails("'" GD_SOURCE_DIR "/README.md'", 2, "--tokenizer is needed");
-    assert_fails("model.bin --cache i4", 2, "--cache takes f32 or f16, not 'i4'");
+    assert_fails("model.bin --cache i4", 2, "--cache takes f32, f16 or int8, not 'i4'");
     assert_fails("model.bin --tokenizer bytes --top-p 2", 2, "--top-p takes a number from 0 to 1");
     assert_fails("/nowhere/model.bin --tokenizer bytes", 1, "/nowhere/model.bin");
     assert_fails("'" GD_SOURCE_DIR "/README.md' --tokenizer /nowhere/tok", 1, "/nowhere/tok");

@@ -16,9 +16,10 @@ struct gd_language_model {
 /* GD_ERR_UNSUPPORTED: what a model with matrices in blocks is not made for. */
 gd_status gd_language_refuse_quantized(const char *who);
 
-/* tokens [batch, time] -> logits [batch, time, vocabulary]. With a cache the tokens follow on those
- * in it, are added to it, and the logits are those of the last alone, [batch, 1, vocabulary]. */
-gd_tensor *gd_language_logits(gd_language_model *model, gd_tensor *tokens, gd_kv_cache *cache);
+/* tokens [batch, time] -> logits [batch, time, vocabulary], or of the last alone, [batch, 1, vocabulary]. With a cache
+ * the tokens follow on those in it, and are added to it. */
+gd_tensor *gd_language_logits(gd_language_model *model, gd_tensor *tokens, gd_kv_cache *cache,
+                              bool last_only);
 
 /* A model without parameters; reading or gd_language_fill makes them. */
 gd_language_model *gd_language_model_new(gd_context *context, gd_language_options options);
