@@ -109,8 +109,9 @@ typedef struct gd_gguf_quantize_options {
     gd_gguf_type type GD_DEFAULT(GD_GGUF_Q8_0);
     gd_gguf_callback callback;
     void *user;
-    /* NULL: all columns count alike. Else Q2_K to Q6_K make importance * error^2 small, a hundredth of its mean added to
-     * each importance; of the other types it is in the report alone. Tensors that it does not name have none */
+    /* NULL: all columns count alike. Else Q2_K to Q6_K make the sum of weight * error^2 small, a column's weight being the
+     * root of its importance over the matrix' mean, and 0.05; of the other types it is in the report alone. Tensors that it
+     * does not name have none */
     const gd_importance *importance;
 } gd_gguf_quantize_options;
 #define GD_GGUF_QUANTIZE_DEFAULTS \

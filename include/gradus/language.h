@@ -143,7 +143,7 @@ GD_API const float *gd_generator_feed_all(gd_generator *generator, int64_t count
                                           const int32_t *tokens);
 
 /* The most tokens that are drafted at once. */
-enum { GD_MOST_DRAFT_TOKENS = 64 };
+#define GD_MOST_DRAFT_TOKENS 64
 
 /* Append `count` tokens, and choose 1 to draft_tokens + 1 that follow them, into `out`, where there must be room for so
  * many; the last is chosen, but not appended. `draft`, a generator of a smaller model with the same tokens, proposes

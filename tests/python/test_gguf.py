@@ -97,6 +97,34 @@ def test_a_file_of_the_package_is_a_model(model, tmp_path):
     assert said[0] == said[1]
 
 
+@pytest.mark.keeps
+def test_drafts_and_caches_say_the_same(model):
+    text, other = gd.text.Tokenizer.bytes(), gd._objects.LanguageModel.create(**{**LLAMA, "layers": 1, "seed": 6})
+    said = "".join(gd.text.generate(model, text, "a", 12, temperature=0))
+    for draft in (other, model):
+        counts = {}
+        assert "".join(gd.text.generate(model, text, "a", 12, temperature=0, draft=draft, draft_tokens=3, counts=counts)) == said
+        assert counts["drafted"] >= counts["accepted"] and (draft is not model or counts["drafted"] == counts["accepted"] > 0)
+    assert len("".join(gd.text.generate(model, text, "a", 5, cache=gd.int8, draft=other))) >= 1
+    with pytest.raises(ValueError, match="0 tokens to draft"):
+        list(gd.text.generate(model, text, "a", 5, draft=other, draft_tokens=0))
+
+
+@pytest.mark.keeps
+def test_perplexity_is_that_of_the_losses(model):
+    text, said = gd.text.Tokenizer.bytes(), "a text that is longer than the model's sequences"
+    tokens = text.encode(said)
+    losses = []
+    for at in range(0, len(tokens) - 1, 16):
+        part = tokens[at:at + 17]
+        losses += [model.loss(gd.tensor([part[:-1]]), gd.tensor([part[1:]])).item()] * (len(part) - 1)
+    expected = np.exp(np.mean(losses))
+    assert abs(gd.text.perplexity(model, text, said) / expected - 1) < 1e-5
+    assert 0 < abs(gd.text.perplexity(model, text, said, cache=gd.int8) / expected - 1) < 1e-2
+    with pytest.raises(ValueError, match="too short"):
+        gd.text.perplexity(model, text, "a")
+
+
 def test_the_golden_file_is_the_packages():
     golden = pathlib.Path(__file__).resolve().parents[1] / "data/gguf/golden.gguf"
     read = tensors(golden)
