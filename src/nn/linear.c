@@ -8,6 +8,12 @@
 
 static const char TYPE[] = "linear";
 
+void gd_module_observe(gd_module *m, gd_observe_fn observe, void *observer)
+{
+    m->observe = observe;
+    m->observer = observer;
+}
+
 /* A later use must fit the first. */
 static bool fits(const gd_module_layer *layer, int64_t units, bool bias)
 {

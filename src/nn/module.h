@@ -7,6 +7,7 @@
 
 #include "base/random.h"
 #include "nn/names.h"
+#include "nn/observe.h"
 
 #define GD_LAYER_MAX_PARAMETERS 4
 
@@ -48,8 +49,7 @@ struct gd_module {
     char *loaded_from;    /* the file it was loaded from while empty, else NULL */
     bool training;
     gd_module_block *blocks;
-    /* told of what each linear layer is given, while a model is calibrated; NULL: nobody is */
-    gd_status (*observe)(void *observer, const char *name, gd_tensor *x);
+    gd_observe_fn observe; /* NULL: nobody is told */
     void *observer;
 };
 

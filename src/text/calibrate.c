@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "io/importance.h"
-#include "nn/module.h"
+#include "nn/observe.h"
 
 #include <gradus/autograd.h>
 #include <gradus/ops.h>
@@ -58,12 +58,10 @@ static gd_status run_all(gd_language_model *m, observation *o, int64_t count, co
     if (status != GD_OK)
         return status;
     gd_module_set_training(m->module, false);
-    m->module->observe = observe;
-    m->module->observer = o;
+    gd_module_observe(m->module, observe, o);
     for (int64_t at = 0; status == GD_OK && at < count; at += most)
         status = run_sequence(m, count - at < most ? count - at : most, tokens + at);
-    m->module->observe = NULL;
-    m->module->observer = NULL;
+    gd_module_observe(m->module, NULL, NULL);
     gd_module_set_training(m->module, training);
     (void)gd_no_grad_end(m->context);
     return status;
