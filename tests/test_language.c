@@ -709,6 +709,12 @@ static void keys_and_values_may_be_8_bits(void **state)
         gd_generator_reset(g);
         assert_true(distance(eight, g, tokens, 7, at_first) <= size * 1e-5);
     }
+    /* the number of threads changes no bit */
+    for (int threads = 1; threads <= 4; threads += 3) {
+        assert_int_equal(gd_context_set_threads(*state, threads), GD_OK);
+        gd_generator_reset(g);
+        assert_memory_equal(gd_generator_feed(g, 7, tokens), eight, sizeof eight);
+    }
     /* the logits behind all tokens: the last are those behind the last */
     gd_generator_reset(g);
     const float *all = gd_generator_feed_all(g, 7, tokens);
