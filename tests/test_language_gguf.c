@@ -343,6 +343,7 @@ static void importance_is_the_mean_square_of_what_is_multiplied(void **state)
     free(table);
     assert_non_null(gd_importance_of(importance, "output.weight"));
     assert_null(gd_importance_of(importance, "token_embd.weight"));
+    assert_int_equal(gd_importance_count(importance), 8);
 
     /* Calibrated, products are nearer than without: the report is over the same importance. */
     gd_gguf_quantize_options o = { GD_GGUF_QUANTIZE_DEFAULTS, .type = GD_GGUF_Q3_K,
@@ -368,6 +369,7 @@ static void importance_is_the_mean_square_of_what_is_multiplied(void **state)
     assert_null(gd_language_model_calibrate(m, 1, &wrong));
     expect_error(GD_ERR_INVALID, "token 256; the model has 256");
     gd_importance_release(NULL);
+    assert_int_equal(gd_importance_count(NULL), 0);
     gd_tokenizer_release(t);
 }
 

@@ -83,6 +83,8 @@ GD_API bool gd_gguf_number(const gd_gguf *gguf, const char *key, int64_t index, 
  * gd_language_model_calibrate makes it; the caller releases it. NULL is fine. */
 typedef struct gd_importance gd_importance;
 GD_API void gd_importance_release(gd_importance *importance);
+/* Of how many matrices it is; 0 for NULL. */
+GD_API int64_t gd_importance_count(const gd_importance *importance);
 
 /* What has been made of a tensor. */
 typedef struct gd_gguf_written {

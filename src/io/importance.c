@@ -21,6 +21,11 @@ void gd_importance_release(gd_importance *importance)
     gd_free(importance);
 }
 
+int64_t gd_importance_count(const gd_importance *importance)
+{
+    return importance ? (int64_t)importance->count : 0;
+}
+
 static gd_column_importance *find(const gd_importance *importance, const char *name)
 {
     for (size_t i = 0; importance && i < importance->count; i++)

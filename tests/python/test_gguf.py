@@ -64,6 +64,7 @@ def test_the_package_reads_k_quants(tmp_path, kind, short, most):
 def test_calibration_makes_products_nearer(tmp_path):
     made, tokenizer = gd._objects.LanguageModel.create(**{**LLAMA, "width": 256, "hidden": 512}), gd.text.Tokenizer.bytes()
     importance = made.calibrate(tokenizer.encode("of what it is multiplied with"))
+    assert importance.count() == 14
     alike, calibrated = str(tmp_path / "alike.gguf"), str(tmp_path / "calibrated.gguf")
     made.save_gguf(tokenizer, alike, type="q3_k")
     made.save_gguf(tokenizer, calibrated, type="q3_k", importance=importance)
