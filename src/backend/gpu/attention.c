@@ -69,13 +69,6 @@ static int64_t step_of(const gd_layout *x, int axis)
     return x->stride[x->rank - axis];
 }
 
-static int64_t bits_of(float x)
-{
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    return bits;
-}
-
 /* Rows of the CPU's tiles of queries. */
 static int64_t tile_of(int64_t queries)
 {
@@ -104,8 +97,8 @@ static void add_numbers(const gd_kernel_call *call, const sizes *s, gd_gpu_step 
     gd_gpu_add_number(step, (int64_t)attr->offset);
     gd_gpu_add_number(step, attr->dropout > 0 ? call->in[call->n - 1].layout->stride[0] : 0);
     gd_gpu_add_number(step, (int64_t)ceil(attr->dropout * 16777216));
-    gd_gpu_add_number(step, bits_of((float)attr->scale));
-    gd_gpu_add_number(step, bits_of((float)(1 / (1 - attr->dropout))));
+    gd_gpu_add_real(step, q->dtype, attr->scale);
+    gd_gpu_add_real(step, q->dtype, 1 / (1 - attr->dropout));
     for (int i = 0; i < 3; i++)
         gd_gpu_add_number(step, to.at[i]);
     for (int i = 0; i < 3; i++)
