@@ -8,18 +8,7 @@
 #include "base/threads.h"
 #include "ops/attrs.h"
 
-#include <math.h>
 #include <string.h>
-
-#define REAL       double
-#define SIGMOID(x) (1 / (1 + exp(-(x))))
-#define TANH(x)    tanh(x)
-#define N(name)    name##_f64
-#define INDEPENDENT
-#include "backend/cpu/recurrent_cells.h"
-
-static const gd_recurrent_loops loops_f64 = { .forward = cell_forward_f64,
-                                              .backward = cell_backward_f64 };
 
 typedef struct job {
     const gd_kernel_call *call;
@@ -104,14 +93,14 @@ static void multiply(const job *j, const state *s, int64_t rows, int64_t k, int6
     gd_gemm(j->gemm, &args);
 }
 
-static job job_of(const gd_kernel_call *call, const gd_recurrent_loops *f32)
+static job job_of(const gd_kernel_call *call, const gd_recurrent_loops *loops)
 {
     const gd_cpu_device *cpu = (const gd_cpu_device *)call->device;
     const gd_recurrent_attr *attr = call->attr;
     bool is_f64 = call->out.layout->dtype == GD_F64;
     bool is_half = call->in[1].layout->dtype == GD_BF16;
     return (job){ .call = call,
-                  .loops = is_f64 ? &loops_f64 : f32,
+                  .loops = loops,
                   .attr = attr,
                   .gemm = is_half  ? cpu->gemm_bf16
                           : is_f64 ? cpu->gemm_f64
@@ -267,10 +256,10 @@ static void run(job *j, gd_range_fn range)
     gd_parallel_for(j->call->device->threads, groups, 1 + worth / (work + 1), range, j);
 }
 
-gd_status gd_recurrent_run(const gd_kernel_call *call, const gd_recurrent_loops *f32)
+gd_status gd_recurrent_run(const gd_kernel_call *call, const gd_recurrent_loops *loops)
 {
     const gd_operand *in = call->in;
-    job j = job_of(call, f32);
+    job j = job_of(call, loops);
     bool lstm = j.attr->cell == GD_CELL_LSTM;
     j.z = &in[0];
     j.u = &in[1];
@@ -287,10 +276,10 @@ gd_status gd_recurrent_run(const gd_kernel_call *call, const gd_recurrent_loops 
     return GD_OK;
 }
 
-gd_status gd_recurrent_grad_run(const gd_kernel_call *call, const gd_recurrent_loops *f32)
+gd_status gd_recurrent_grad_run(const gd_kernel_call *call, const gd_recurrent_loops *loops)
 {
     const gd_operand *in = call->in;
-    job j = job_of(call, f32);
+    job j = job_of(call, loops);
     bool lstm = j.attr->cell == GD_CELL_LSTM;
     j.u = &in[1];
     j.h0 = &in[2];

@@ -19,7 +19,8 @@ typedef struct gd_recurrent_loops {
 /* f32 and f64; a weight of bf16 where instructions multiply it, and sequences enough. */
 bool gd_recurrent_takes(const gd_kernel_call *call);
 
-gd_status gd_recurrent_run(const gd_kernel_call *call, const gd_recurrent_loops *f32);
-gd_status gd_recurrent_grad_run(const gd_kernel_call *call, const gd_recurrent_loops *f32);
+/* loops: of the result's dtype. */
+gd_status gd_recurrent_run(const gd_kernel_call *call, const gd_recurrent_loops *loops);
+gd_status gd_recurrent_grad_run(const gd_kernel_call *call, const gd_recurrent_loops *loops);
 
 #endif
