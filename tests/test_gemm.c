@@ -296,6 +296,34 @@ static void fail_case(const kernels *isa, int type, const gemm_case *t, const ge
              way->paths.block_bytes);
 }
 
+/* With B packed ahead, and memory fetched meanwhile, which changes nothing. */
+static void check_ahead(const kernels *isa, int type, const gemm_case *t, const gemm_way *way,
+                        gd_gemm_args args, const void *before, const array *c, const void *expected)
+{
+    const gd_gemm_micro *micro = isa->micro[type];
+    const size_t bytes = gd_gemm_ahead_bytes(micro, t->k, t->n);
+    const gd_gemm_fetch fetch[] = { { before, 64, 100 }, { expected, 8, 4096 } };
+    char *packed =
+        aligned_alloc(GD_SCRATCH_ALIGN, (bytes / GD_SCRATCH_ALIGN + 2) * GD_SCRATCH_ALIGN);
+    assert_non_null(packed);
+    memcpy(packed + bytes, "guarded", 8);
+    gd_gemm_pack_ahead(micro, packed, args.b, args.b_row_stride, args.b_col_stride, t->k, t->n);
+    assert_memory_equal(packed + bytes, "guarded", 8);
+    memcpy(c->memory, before, (size_t)c->elements * real_size[type]);
+    args.c = c->memory;
+    args.b = NULL;
+    args.b_packed = packed;
+    args.fetch = fetch;
+    args.fetches = 2;
+    args.threads = 1;
+    args.paths = &way->paths;
+    args.workspace = workspace_for(args.paths);
+    gd_gemm(micro, &args);
+    if (!same_reals(c->memory, expected, type, c->elements))
+        fail_case(isa, type, t, way);
+    free(packed);
+}
+
 static void check_ways(const kernels *isa, int type, const gemm_case *t, const gemm_way *ways,
                        int way_count)
 {
@@ -350,6 +378,9 @@ static void check_ways(const kernels *isa, int type, const gemm_case *t, const g
             fail_case(isa, type, t, &ways[i]);
         assert_memory_equal(end, "guard", 6);
     }
+    args.b = b.origin;
+    for (int i = 0; i < way_count && t->batch_rank == 0; i++)
+        check_ahead(isa, type, t, &ways[i], args, before, &c, expected);
     free(before);
     free(expected);
     free(a.memory);

@@ -169,6 +169,17 @@ static void check_case(const kernels *kind, const gemm_case *t)
     args.paths = &paths[1];
     gd_gemm(kind->micro, &args);
     assert_memory_equal(one, three, (size_t)count * sizeof *one);
+    const size_t lines = gd_gemm_ahead_bytes(kind->micro, t->k, t->n) / GD_SCRATCH_ALIGN + 1;
+    char *packed = aligned_alloc(GD_SCRATCH_ALIGN, lines * GD_SCRATCH_ALIGN);
+    assert_non_null(packed);
+    gd_gemm_pack_ahead(kind->micro, packed, b.memory, b.row, b.column, t->k, t->n);
+    memcpy(three, before, (size_t)count * sizeof *one);
+    args.b = NULL;
+    args.b_packed = packed;
+    args.threads = 1;
+    gd_gemm(kind->micro, &args);
+    assert_memory_equal(one, three, (size_t)count * sizeof *one);
+    free(packed);
     free(numbers);
     gd_unpoison(memory, THREADS * bytes);
     free(memory);

@@ -53,6 +53,13 @@ struct gd_gemm_access {
 #define GD_GEMM_RUNS        32
 #define GD_GEMM_STAGE_BYTES ((size_t)128 * 1024)
 
+/* Memory that is fetched into the second-level cache during a product: [m] rows of so many bytes,
+ * `row` bytes apart, a multiple of the size of A's numbers. */
+typedef struct gd_gemm_fetch {
+    const void *first;
+    int64_t row, bytes;
+} gd_gemm_fetch;
+
 /* C[batch…, m, n] = A[batch…, m, k] @ B[batch…, k, n], then + bias, then ReLU. All strides are in
  * elements, may be zero (broadcast) or negative for a and b. c must not overlap a, b or bias. k may
  * be 0 (C = bias or 0). */
@@ -76,6 +83,12 @@ typedef struct gd_gemm_args {
      * the result of a ReLU becomes the gradient by its operand. Not with accumulate. */
     const void *relu_result;
     const gd_gemm_access *access; /* or NULL */
+    /* B as gd_gemm_pack_ahead left it; b is not read. NULL: it has not been packed. With it there
+     * are no batch and no access, and one thread. */
+    const void *b_packed;
+    /* With b_packed: what the caller reads and writes next, `fetches` of them. */
+    const gd_gemm_fetch *fetch;
+    int fetches;
     bool accumulate; /* add the block sums to what C holds, in order: c = ((c + s0) + s1) + … */
     int threads;     /* at most; small problems use fewer */
     const gd_paths *paths;  /* which way it is computed */
@@ -109,6 +122,12 @@ GD_GEMM_DECLARE(baseline)
 GD_GEMM_DECLARE(avx2)
 GD_GEMM_DECLARE(avx512)
 GD_GEMM_DECLARE(neon)
+
+/* B [k, n] packed once, for products with `b_packed`: the bytes that it takes; and packing it,
+ * into memory aligned as scratch is. */
+size_t gd_gemm_ahead_bytes(const gd_gemm_micro *micro, int64_t k, int64_t n);
+void gd_gemm_pack_ahead(const gd_gemm_micro *micro, void *dst, const void *b, int64_t b_row,
+                        int64_t b_col, int64_t k, int64_t n);
 
 /* Computes the product, with operands of the types that `micro` is for. */
 void gd_gemm(const gd_gemm_micro *micro, const gd_gemm_args *args);

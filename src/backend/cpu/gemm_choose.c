@@ -27,6 +27,8 @@ static gd_gemm_choice choose_transposed(const gd_gemm_micro *micro, const gd_gem
     const int64_t m = args->m, n = args->n;
     if (args->access)
         return (gd_gemm_choice){ 0, "operands are no matrices" };
+    if (args->b_packed)
+        return (gd_gemm_choice){ 0, "B was packed ahead" };
     if (micro->a != micro->b)
         return (gd_gemm_choice){ 0, "A and B are of two types" };
     if (args->paths->matmul == GD_MATMUL_TRANSPOSED)
@@ -67,6 +69,8 @@ static gd_gemm_choice choose_way(const gd_gemm_micro *micro, const gd_paths *pat
                                  const gd_gemm_product *p, int64_t m, int64_t n)
 {
     const gd_matmul_path path = paths->matmul;
+    if (p->b_packed)
+        return (gd_gemm_choice){ GD_GEMM_BLOCKS, "B was packed ahead" };
     if (path == GD_MATMUL_PACKED || path == GD_MATMUL_DIRECT)
         return (gd_gemm_choice){ GD_GEMM_BLOCKS, forced };
     if (!micro->row || p->accumulate || p->access)
@@ -87,6 +91,8 @@ static gd_gemm_choice choose_pack_b(const gd_gemm_micro *micro, const gd_paths *
 {
     if (p->access && p->access->pack_b)
         return (gd_gemm_choice){ 1, "it is no matrix" };
+    if (p->b_packed)
+        return (gd_gemm_choice){ 1, "ahead" };
     if (!micro->reads_b)
         return (gd_gemm_choice){ 1, "tiles read packed operands" };
     if (p->b_col != 1)
@@ -133,6 +139,8 @@ static void set_product(const gd_gemm_args *args, bool transposed, gd_gemm_produ
     p->accumulate = args->accumulate;
     p->access = args->access;
     p->column = 0;
+    p->b_packed = args->b_packed;
+    p->fetch = args->fetch, p->fetches = args->fetches;
     if (!transposed) {
         p->m = args->m, p->n = args->n;
         p->a = args->a, p->a_row = args->a_row_stride, p->a_col = args->a_col_stride;
@@ -160,6 +168,8 @@ static void set_empty(gd_gemm_args *args)
 {
     args->k = 1;
     args->a = args->b = &zero;
+    args->b_packed = NULL;
+    args->fetches = 0;
     args->a_row_stride = args->a_col_stride = args->b_row_stride = args->b_col_stride = 0;
     memset(args->a_batch_stride, 0, sizeof args->a_batch_stride);
     memset(args->b_batch_stride, 0, sizeof args->b_batch_stride);

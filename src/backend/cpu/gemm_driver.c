@@ -163,6 +163,32 @@ static void apply_relu_grad(const gd_gemm_micro *micro, const gd_gemm_product *p
         micro->relu_grad(c, y, rows, p->c_row, columns, p->c_col);
 }
 
+static int64_t lines_of(const gd_gemm_fetch *f)
+{
+    return (f->bytes + GD_LINE_BYTES - 1) / GD_LINE_BYTES;
+}
+
+/* The share of p->fetch that falls to the tile of the block's column j: those lines are divided among
+ * all tiles of a panel of rows, over all of k. */
+static void set_fetch(const block *b, int64_t row, int64_t j, gd_gemm_tile *t)
+{
+    const gd_gemm_micro *micro = b->micro;
+    const gd_gemm_product *p = b->p;
+    const int64_t tiles = (p->n + micro->columns - 1) / micro->columns;
+    const int64_t all = (p->k + micro->depth - 1) / micro->depth * tiles;
+    const int64_t index = b->step / micro->depth * tiles + (b->column + j) / micro->columns;
+    int64_t lines = 0, before = 0;
+    for (int i = 0; i < p->fetches; i++)
+        lines += lines_of(&p->fetch[i]);
+    const int64_t at = lines * index / all, end = lines * (index + 1) / all;
+    const gd_gemm_fetch *f = p->fetch;
+    while (at >= before + lines_of(f) && f < p->fetch + p->fetches - 1)
+        before += lines_of(f++);
+    t->next_a = (const char *)f->first + row * f->row + (at - before) * GD_LINE_BYTES;
+    t->next_a_row = f->row / micro->a_bytes;
+    t->next_lines = gd_gemm_least(end, before + lines_of(f)) - at;
+}
+
 /* What tiles fetch meanwhile: the next panel of A; or, with few rows, when the time goes into
  * reading B from memory, the next block of both, with the first panel. */
 static void set_next(const block *b, int64_t row, int64_t rows, gd_gemm_tile *t)
@@ -222,6 +248,8 @@ static void multiply_panel(const block *b, int64_t row, int64_t rows)
         const int64_t vectors = gd_gemm_vectors(micro, t.columns);
         const bool ragged = !micro->any_width && t.columns < vectors << micro->lane_shift;
         set_columns(b, row, j, vectors, ragged, &t, bias);
+        if (p->fetches > 0)
+            set_fetch(b, row, j, &t);
         t.c = (char *)p->c + (row * p->c_row + (b->column + j) * p->c_col) * micro->c_bytes;
         if (p->access && p->access->find_c)
             tile_by_runs(p, micro, t, rows, b->column + j, !ragged && whole_rows);
@@ -242,6 +270,8 @@ static void pack_columns(const block *b)
     char *packed = b->packed;
     const gd_gemm_micro *micro = b->micro;
     const gd_gemm_product *p = b->p;
+    if (p->b_packed)
+        return;
     if (p->access && p->access->pack_b) {
         p->access->pack_b(p->access, micro, packed, p->b, b->step, b->depth, p->column + b->column,
                           b->columns, b->stage);
@@ -273,6 +303,30 @@ static void multiply_block(const block *b)
     }
 }
 
+/* Number `at` of the block of k that begins at `step`. */
+static char *packed_ahead(const gd_gemm_micro *micro, const gd_gemm_product *p, int64_t step,
+                          int64_t at)
+{
+    const int64_t width = gd_gemm_vectors(micro, p->n) << micro->lane_shift;
+    return (char *)(uintptr_t)p->b_packed + (step * width + at) * micro->b_packed_bytes;
+}
+
+size_t gd_gemm_ahead_bytes(const gd_gemm_micro *micro, int64_t k, int64_t n)
+{
+    const int64_t unit = micro->depth_unit, width = gd_gemm_vectors(micro, n) << micro->lane_shift;
+    return (size_t)((k + unit - 1) / unit * unit * width * micro->b_packed_bytes);
+}
+
+void gd_gemm_pack_ahead(const gd_gemm_micro *micro, void *dst, const void *b, int64_t b_row,
+                        int64_t b_col, int64_t k, int64_t n)
+{
+    const int64_t width = gd_gemm_vectors(micro, n) << micro->lane_shift;
+    for (int64_t step = 0; step < k; step += micro->depth)
+        micro->pack_b((char *)dst + step * width * micro->b_packed_bytes,
+                      gd_gemm_at(b, step * b_row, micro->b_bytes), b_row, b_col,
+                      gd_gemm_least(k - step, micro->depth), n);
+}
+
 /* The five loops: blocks of columns, blocks of k, panels of rows; then panels of columns above, and
  * k in the kernel. */
 static void multiply_blocks(const gd_gemm_micro *micro, const gd_gemm_plan *plan,
@@ -284,11 +338,11 @@ static void multiply_blocks(const gd_gemm_micro *micro, const gd_gemm_plan *plan
     block b = {
         .micro = micro, .p = p, .packed_all = plan->pack_b.taken, .pack_rows = plan->pack_a.taken
     };
-    b.copied = b.packed_all && micro->reads_b && p->b_col == 1 && !p->access;
+    b.copied = b.packed_all && micro->reads_b && p->b_col == 1 && !p->access && !p->b_packed;
     const int64_t packed_columns = b.packed_all ? columns : micro->columns;
-    char *packed =
-        gd_scratch_take(&scratch, (size_t)(packed_columns * deepest * micro->b_packed_bytes));
-    b.packed = packed;
+    if (!p->b_packed)
+        b.packed =
+            gd_scratch_take(&scratch, (size_t)(packed_columns * deepest * micro->b_packed_bytes));
     b.row_panel = gd_scratch_take(&scratch, GD_GEMM_PANEL_BYTES);
     if (p->access)
         b.stage = gd_scratch_take(&scratch, GD_GEMM_STAGE_BYTES);
@@ -297,6 +351,8 @@ static void multiply_blocks(const gd_gemm_micro *micro, const gd_gemm_plan *plan
         for (b.step = 0; b.step < p->k; b.step += micro->depth) {
             b.depth = gd_gemm_least(p->k - b.step, micro->depth);
             b.packed_depth = unit == 1 ? b.depth : (b.depth + unit - 1) / unit * unit;
+            if (p->b_packed)
+                b.packed = packed_ahead(micro, p, b.step, b.column * b.packed_depth);
             pack_columns(&b);
             multiply_block(&b);
         }

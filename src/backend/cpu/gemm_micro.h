@@ -55,6 +55,9 @@ typedef struct gd_gemm_product {
     bool relu, accumulate;
     const gd_gemm_access *access; /* or NULL */
     int64_t column;               /* with access: the first of n that this part has */
+    const void *b_packed;         /* this and those below: as in gd_gemm_args */
+    const gd_gemm_fetch *fetch;
+    int fetches;
 } gd_gemm_product;
 
 /* Products with one row, y[n] = x[k] @ B[k, n]: gemm_rows.h. */

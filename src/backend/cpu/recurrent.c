@@ -19,6 +19,7 @@ typedef struct job {
     bool is_half; /* u is bf16 */
     int64_t batch, time, w, gates, kept;
     int64_t rows; /* sequences a thread takes together */
+    int64_t wide; /* numbers from row to row of a */
     const gd_operand *u, *h0, *c0, *lengths;
     char *h, *c, *gate; /* of what is kept: [batch, time, w], the same, [batch, time, 4 w] */
     /* forward */
@@ -28,26 +29,46 @@ typedef struct job {
     char *dz, *da, *dh0, *dc0;
 } job;
 
-/* Scratch of some rows: h (or dh), c (or dc) [rows, w], a (or da) [rows, gates * w]; and of one, a
- * first h and c [w]; where u is bf16, what is multiplied by it, rounded; and what products take. */
+/* Scratch of some rows: h (or dh), c (or dc) [rows, w], a (or da) [rows, gates * w], its rows
+ * `wide` apart; and of one, a first h and c [w]; where u is bf16, what is multiplied by it, rounded;
+ * u packed, or NULL; and what products take. */
 typedef struct state {
     char *h, *c, *a, *first_h, *first_c;
     uint16_t *rounded;
+    void *u;
     gd_workspace products;
 } state;
+
+/* Whether each thread packs u once for all steps: in tiles of few rows or columns it is read where
+ * it is, and if it does not fit the scratch it is packed in each step. */
+static bool packs_ahead(const job *j, size_t bytes, const gd_scratch *scratch)
+{
+    enum { LEAST_ROWS = 4, LEAST_STEPS = 4, LEAST_WIDTH = 32 };
+    return j->rows >= LEAST_ROWS && j->time >= LEAST_STEPS && j->w >= LEAST_WIDTH &&
+           ((const gd_cpu_device *)j->call->device)->paths.matmul == GD_MATMUL_BEST &&
+           bytes + GD_GEMM_PANEL_BYTES + 4 * (GD_SCRATCH_ALIGN + GD_SCRATCH_GAP) <=
+               gd_scratch_left(scratch);
+}
 
 static state state_of(const job *j, int thread)
 {
     gd_scratch scratch = gd_scratch_of(j->call, thread);
     const size_t row = (size_t)(j->w * j->size), rows = (size_t)j->rows * row;
+    const gd_layout *u = j->u->layout;
+    const size_t packed = gd_gemm_ahead_bytes(j->gemm, u->shape[0], u->shape[1]);
     state s = { .h = gd_scratch_take(&scratch, rows) };
     s.c = gd_scratch_take(&scratch, rows);
-    s.a = gd_scratch_take(&scratch, (size_t)j->gates * rows);
+    s.a = gd_scratch_take(&scratch, (size_t)(j->rows * j->wide * j->size));
     s.first_h = gd_scratch_take(&scratch, row);
     s.first_c = gd_scratch_take(&scratch, row);
     if (j->is_half)
         s.rounded =
             gd_scratch_take(&scratch, (size_t)(j->rows * j->gates * j->w) * sizeof *s.rounded);
+    if (packs_ahead(j, packed, &scratch)) {
+        s.u = gd_scratch_take(&scratch, packed);
+        gd_gemm_pack_ahead(j->gemm, s.u, j->u->data, u->stride[0], u->stride[1], u->shape[0],
+                           u->shape[1]);
+    }
     s.products = gd_scratch_rest(&scratch);
     return s;
 }
@@ -67,24 +88,30 @@ static void copy_row(const job *j, char *to, const gd_operand *from, int64_t row
         memcpy(to + i * j->size, data + i * stride[1] * j->size, (size_t)j->size);
 }
 
-/* c [rows, n] (+)= a [rows, k] @ b [k, n] in scratch. */
-static void multiply(const job *j, const state *s, int64_t rows, int64_t k, int64_t n,
-                     const char *a, const gd_operand *b, char *c, bool accumulate)
+/* c [rows, n] (+)= a [rows, k] @ u [k, n] in scratch; rows are a_row and c_row apart. */
+static void multiply(const job *j, const state *s, int64_t rows, const char *a, int64_t a_row,
+                     char *c, int64_t c_row, bool accumulate, const gd_gemm_fetch *next, int many)
 {
     const gd_cpu_device *cpu = (const gd_cpu_device *)j->call->device;
+    const gd_layout *u = j->u->layout;
+    const int64_t k = u->shape[0];
     if (j->is_half)
-        j->loops->round(s->rounded, (const float *)(const void *)a, rows * k);
+        for (int64_t i = 0; i < rows; i++)
+            j->loops->round(s->rounded + i * k, (const float *)(const void *)a + i * a_row, k);
     gd_gemm_args args = { .m = rows,
-                          .n = n,
+                          .n = u->shape[1],
                           .k = k,
                           .a = j->is_half ? (const void *)s->rounded : a,
-                          .a_row_stride = k,
+                          .a_row_stride = j->is_half ? k : a_row,
                           .a_col_stride = 1,
-                          .b = b->data,
-                          .b_row_stride = b->layout->stride[0],
-                          .b_col_stride = b->layout->stride[1],
+                          .b = j->u->data,
+                          .b_row_stride = u->stride[0],
+                          .b_col_stride = u->stride[1],
+                          .b_packed = s->u,
+                          .fetch = next,
+                          .fetches = s->u ? many : 0,
                           .c = c,
-                          .c_row_stride = n,
+                          .c_row_stride = c_row,
                           .c_col_stride = 1,
                           .accumulate = accumulate,
                           .threads = 1,
@@ -128,6 +155,9 @@ static void place(job *j, const void *packed)
     int64_t even = (j->batch + j->call->device->threads - 1) / j->call->device->threads;
     j->rows = even < most ? even : most;
     j->rows = j->rows < 1 ? 1 : j->rows;
+    const int64_t bytes =
+        j->gates * j->w * j->size; /* rows that collide in the cache: a line more */
+    j->wide = j->gates * j->w + (gd_gemm_collide(bytes) ? GD_LINE_BYTES / j->size : 0);
 }
 
 /* ---- forward ---- */
@@ -140,7 +170,7 @@ static void step_forward(const job *j, state s, int64_t row, int64_t t, int64_t 
     if (!is_over(j, row, t)) {
         const int64_t *stride = j->z->layout->stride;
         const char *z = (const char *)j->z->data + (row * stride[0] + t * stride[1]) * j->size;
-        j->loops->forward(j->attr->cell, j->w, z, j->b->data, s.a + i * j->gates * wide, h, c,
+        j->loops->forward(j->attr->cell, j->w, z, j->b->data, s.a + i * j->wide * j->size, h, c,
                           gate);
     } else if (j->kept > 1) {
         memset(gate, 0, (size_t)(4 * wide));
@@ -148,6 +178,17 @@ static void step_forward(const job *j, state s, int64_t row, int64_t t, int64_t 
     memcpy(j->h + at * wide, h, (size_t)wide);
     if (j->attr->cell == GD_CELL_LSTM)
         memcpy(j->c + at * wide, c, (size_t)wide);
+}
+
+/* What step_forward reads and writes in step t. */
+static int touched_forward(const job *j, int64_t row, int64_t t, gd_gemm_fetch touched[2])
+{
+    const int64_t *stride = j->z->layout->stride, wide = 4 * j->w * j->size;
+    touched[0] =
+        (gd_gemm_fetch){ (const char *)j->z->data + (row * stride[0] + t * stride[1]) * j->size,
+                         stride[0] * j->size, j->gates * j->w * j->size };
+    touched[1] = (gd_gemm_fetch){ j->gate + (row * j->time + t) * wide, j->time * wide, wide };
+    return j->kept > 1 ? 2 : 1;
 }
 
 static void range_forward(void *context, int64_t begin, int64_t end, int thread)
@@ -165,7 +206,9 @@ static void range_forward(void *context, int64_t begin, int64_t end, int thread)
         }
         for (int64_t step = 0; step < j->time; step++) {
             int64_t t = j->attr->reverse ? j->time - 1 - step : step;
-            multiply(j, &s, rows, j->w, j->gates * j->w, s.h, j->u, s.a, false);
+            gd_gemm_fetch touched[2];
+            const int many = touched_forward(j, first, t, touched);
+            multiply(j, &s, rows, s.h, j->w, s.a, j->wide, false, touched, many);
             for (int64_t i = 0; i < rows; i++)
                 step_forward(j, s, first + i, t, i);
         }
@@ -178,7 +221,7 @@ static void step_backward(const job *j, state s, int64_t row, int64_t t, int64_t
 {
     int64_t wide = j->w * j->size, at = row * j->time + t;
     int64_t first = j->attr->reverse ? j->time - 1 : 0, back = j->attr->reverse ? 1 : -1;
-    char *dh = s.h + i * wide, *dc = s.c + i * wide, *da = s.a + i * j->gates * wide;
+    char *dh = s.h + i * wide, *dc = s.c + i * wide, *da = s.a + i * j->wide * j->size;
     char *dz = j->dz + at * j->gates * wide;
     char *kept_da = j->da ? j->da + at * j->gates * wide : NULL;
     if (!j->attr->part) { /* add the gradient of this step's h */
@@ -211,6 +254,18 @@ static void step_backward(const job *j, state s, int64_t row, int64_t t, int64_t
         memcpy(kept_da, da, (size_t)(j->gates * wide));
 }
 
+/* What step_backward reads and writes in the step after step t. */
+static int touched_backward(const job *j, int64_t row, int64_t t, gd_gemm_fetch touched[2])
+{
+    const int64_t next = t + (j->attr->reverse ? 1 : -1), at = row * j->time + next;
+    if (next < 0 || next >= j->time)
+        return 0;
+    const int64_t wide = j->gates * j->w * j->size, kept = 4 * j->w * j->size;
+    touched[0] = (gd_gemm_fetch){ j->dz + at * wide, j->time * wide, wide };
+    touched[1] = (gd_gemm_fetch){ j->gate + at * kept, j->time * kept, kept };
+    return j->kept > 1 ? 2 : 1;
+}
+
 static void range_backward(void *context, int64_t begin, int64_t end, int thread)
 {
     const job *j = context;
@@ -227,7 +282,9 @@ static void range_backward(void *context, int64_t begin, int64_t end, int thread
             int64_t t = j->attr->reverse ? step : j->time - 1 - step;
             for (int64_t i = 0; i < rows; i++)
                 step_backward(j, s, first + i, t, i);
-            multiply(j, &s, rows, j->gates * j->w, j->w, s.a, j->u, s.h, true);
+            gd_gemm_fetch touched[2];
+            const int many = touched_backward(j, first, t, touched);
+            multiply(j, &s, rows, s.a, j->wide, s.h, j->w, true, touched, many);
         }
         memcpy(j->dh0 + first * wide, s.h, (size_t)(rows * wide));
         if (j->dc0)
@@ -237,7 +294,9 @@ static void range_backward(void *context, int64_t begin, int64_t end, int thread
 
 /* ---- the kernels ---- */
 
-#define LEAST_BATCH 32 /* u is packed anew in each step, which takes as long as eight rows in f32 */
+/* A u that does not fit the scratch is packed in each step, which takes as long as eight rows in
+ * f32. */
+#define LEAST_BATCH 32
 
 bool gd_recurrent_takes(const gd_kernel_call *call)
 {

@@ -23,17 +23,18 @@ static void N(cell_forward)(int cell, int64_t w, const void *z_, const void *b_,
         }
         break;
     case GD_CELL_LSTM:
-        for (int64_t j = 0; j < 4 * w; j++)
-            kept[j] = z[j] + (a[j] + b[j]);
-        for (int64_t j = 0; j < 2 * w; j++)
-            kept[j] = SIGMOID(kept[j]);
-        for (int64_t j = 2 * w; j < 3 * w; j++)
-            kept[j] = TANH(kept[j]);
-        for (int64_t j = 3 * w; j < 4 * w; j++)
-            kept[j] = SIGMOID(kept[j]);
+        INDEPENDENT
         for (int64_t j = 0; j < w; j++) {
-            c[j] = kept[w + j] * c[j] + kept[j] * kept[2 * w + j];
-            h[j] = kept[3 * w + j] * TANH(c[j]);
+            REAL i = SIGMOID(z[j] + (a[j] + b[j]));
+            REAL f = SIGMOID(z[w + j] + (a[w + j] + b[w + j]));
+            REAL g = TANH(z[2 * w + j] + (a[2 * w + j] + b[2 * w + j]));
+            REAL o = SIGMOID(z[3 * w + j] + (a[3 * w + j] + b[3 * w + j]));
+            kept[j] = i;
+            kept[w + j] = f;
+            kept[2 * w + j] = g;
+            kept[3 * w + j] = o;
+            c[j] = f * c[j] + i * g;
+            h[j] = o * TANH(c[j]);
         }
         break;
     default: /* GRU */
