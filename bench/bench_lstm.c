@@ -13,6 +13,7 @@
 #include <gradus/autograd.h>
 #include <gradus/compile.h>
 #include <gradus/ops.h>
+#include <gradus/precision.h>
 #include <gradus/sequence.h>
 
 #include <math.h>
@@ -22,6 +23,7 @@
 enum { BATCH = 32, TIME = 128, INPUT = 256, WIDTH = 256, LAYERS = 2, MOST = 64 };
 
 typedef struct problem {
+    gd_dtype dtype; /* bf16: under autocast */
     gd_context *context;
     gd_module *module;
     gd_tensor *in[2]; /* x, gradient of the result */
@@ -32,7 +34,12 @@ static gd_tensor *body(void *user, int count, gd_tensor *const *in)
 {
     (void)count;
     problem *p = user;
+    if (gd_autocast_begin(p->context, p->dtype) != GD_OK)
+        return NULL;
     gd_tensor *y = gd_nn_lstm(p->module, "lstm", in[0], WIDTH, .layers = LAYERS);
+    if (gd_autocast_end(p->context) != GD_OK)
+        return NULL;
+    y = gd_cast(y, GD_F32);
     gd_tensor *wanted[MOST] = { in[0] }, *g[MOST];
     int n = 1;
     for (int i = 0; i < gd_module_count(p->module) && n < MOST; i++)
@@ -52,9 +59,9 @@ static void call(void *user)
         gd_bench_die("%s", gd_error_message());
 }
 
-static void open_problem(problem *p, int threads, gd_mode mode)
+static void open_problem(problem *p, int threads, gd_bench_way way)
 {
-    *p = (problem){ .context = gd_open("cpu", .threads = threads) };
+    *p = (problem){ .dtype = way.dtype, .context = gd_open("cpu", .threads = threads) };
     if (!p->context)
         gd_bench_die("%s", gd_error_message());
     p->module = gd_module_create(p->context);
@@ -65,7 +72,7 @@ static void open_problem(problem *p, int threads, gd_mode mode)
     p->in[1] = gd_from_host(p->context, GD_SHAPE(BATCH, TIME, WIDTH), GD_F32, g);
     free(x);
     free(g);
-    p->step = gd_compile(p->context, body, p, .mode = mode, .detached = true);
+    p->step = gd_compile(p->context, body, p, .mode = way.mode, .detached = true);
     call(p);
     for (int i = 0; i < gd_module_count(p->module); i++) {
         gd_tensor *t = gd_module_tensor(p->module, i);
@@ -75,11 +82,11 @@ static void open_problem(problem *p, int threads, gd_mode mode)
     }
 }
 
-static void run_side(gd_mode mode, int threads)
+static void run_side(gd_bench_way way, int threads)
 {
     problem p;
     double before = gd_bench_resident();
-    open_problem(&p, threads, mode);
+    open_problem(&p, threads, way);
     call(&p);
     double sums[2] = { gd_bench_weighted_sum(gd_function_result(p.step, 0)),
                        gd_bench_weighted_sum(gd_function_result(p.step, 1)) };
@@ -87,9 +94,56 @@ static void run_side(gd_mode mode, int threads)
     printf("spread %.4g\nstep ours %.9g %.17g %.17g\n", step.spread, step.seconds, sums[0],
            sums[1]);
     gd_bench_print_memory(before);
-    if (mode == GD_MODE_COMPILED)
+    if (way.mode == GD_MODE_COMPILED)
         gd_bench_print_profile(p.step, 2, p.in);
     gd_close(p.context);
+}
+
+static void run_ours(const char *self, const char *mode, int threads, double at_one,
+                     gd_bench_side *out)
+{
+    char count[16];
+    snprintf(count, sizeof count, "%d", threads);
+    const char *arguments[] = { self, mode, count, NULL };
+    if (!gd_bench_run_side(arguments, threads, out))
+        gd_bench_die("%s %s failed", self, mode);
+    snprintf(out->name, sizeof out->name, "Gradus %s", mode + 2);
+    gd_bench_run_again_if_stalled(arguments, threads, at_one, out);
+}
+
+static bool run_peer(const char *program, const char *mode, int threads, double at_one,
+                     gd_bench_side *out)
+{
+    char count[16];
+    snprintf(count, sizeof count, "%d", threads);
+    const char *seconds = gd_bench_quick() ? "1" : "3";
+    const char *arguments[] = {
+        gd_bench_python(), program, count, seconds, "32", "128", "256", "256", "2", mode, NULL
+    };
+    if (!gd_bench_run_side(arguments, threads, out))
+        return false;
+    gd_bench_run_again_if_stalled(arguments, threads, at_one, out);
+    return true;
+}
+
+static const char torch[] = GD_SOURCE_DIR "/bench/peers/lstm_torch.py",
+                  jax[] = GD_SOURCE_DIR "/bench/peers/lstm_jax.py";
+
+/* In bf16, against our own f32 and PyTorch under autocast. The sums that are compared add a million
+ * numbers, each rounded to 8 bits. */
+static void bench_bf16(const char *self, int threads, const gd_bench_side *f32)
+{
+    enum { PEERS = 2 };
+    static const char *const modes[PEERS] = { "eager-bf16", "compile-bf16" };
+    gd_bench_side ours[2], peers[PEERS];
+    bool there[PEERS];
+    run_ours(self, "--compiled-bf16", threads, (double)NAN, &ours[0]);
+    run_ours(self, "--eager-bf16", threads, (double)NAN, &ours[1]);
+    for (int i = 0; i < PEERS; i++)
+        there[i] = run_peer(torch, modes[i], threads, (double)NAN, &peers[i]);
+    gd_bench_print_bf16(
+        gd_bench_make_row("lstm", "forward + backward in bf16, compiled", threads, "ms", 0, true),
+        &ours[0], &ours[1], f32, peers, there, PEERS, 1);
 }
 
 /* `at_one`: seconds on one thread, ours and the peers'. */
@@ -99,28 +153,15 @@ static void bench(const char *self, int threads, double at_one[4])
                                           "forward + backward, eager" };
     static const char *const memories[2] = { "memory, compiled", "memory, eager" };
     static const char *const modes[2] = { "--compiled", "--eager" };
-    static const char *const programs[2] = { GD_SOURCE_DIR "/bench/peers/lstm_torch.py",
-                                             GD_SOURCE_DIR "/bench/peers/lstm_jax.py" };
+    static const char *const programs[2] = { torch, jax };
     gd_bench_side ours[2], peers[2];
     bool there[2];
-    char count[16];
-    snprintf(count, sizeof count, "%d", threads);
     for (int i = 0; i < 2; i++) {
-        const char *arguments[] = { self, modes[i], count, NULL };
-        if (!gd_bench_run_side(arguments, threads, &ours[i]))
-            gd_bench_die("%s %s failed", self, modes[i]);
-        snprintf(ours[i].name, sizeof ours[i].name, "Gradus %s", modes[i] + 2);
-        gd_bench_run_again_if_stalled(arguments, threads, at_one[i], &ours[i]);
+        run_ours(self, modes[i], threads, at_one[i], &ours[i]);
         at_one[i] = threads == 1 ? ours[i].seconds : at_one[i];
     }
     for (int i = 0; i < 2; i++) {
-        const char *seconds = gd_bench_quick() ? "1" : "3";
-        const char *arguments[] = {
-            gd_bench_python(), programs[i], count, seconds, "32", "128", "256", "256", "2", NULL
-        };
-        there[i] = gd_bench_run_side(arguments, threads, &peers[i]);
-        if (there[i])
-            gd_bench_run_again_if_stalled(arguments, threads, at_one[2 + i], &peers[i]);
+        there[i] = run_peer(programs[i], "eager", threads, at_one[2 + i], &peers[i]);
         at_one[2 + i] = threads == 1 ? peers[i].seconds : at_one[2 + i];
     }
     double peak = gd_bench_peak_flops(gd_isa_choose(), false, threads);
@@ -136,13 +177,14 @@ static void bench(const char *self, int threads, double at_one[4])
             gd_bench_make_row("lstm", memories[i], threads, "MiB", ours[i].memory, same), &ours[i],
             peers, there, 2, true, 1e-2);
     }
+    if (threads == 2)
+        bench_bf16(self, threads, &ours[0]);
 }
 
 int main(int count, char **arguments)
 {
     if (count == 3) {
-        run_side(strcmp(arguments[1], "--eager") ? GD_MODE_COMPILED : GD_MODE_EAGER,
-                 atoi(arguments[2]));
+        run_side(gd_bench_parse_way(arguments[1]), atoi(arguments[2]));
         return 0;
     }
     char self[4096];

@@ -5,7 +5,8 @@
  * A step is forward, mean cross-entropy, backward and update, on one fixed batch. Our weights
  * follow from a seed; they and the batch are written to a file for the peers (write_problem).
  * Before timing, the losses of the first steps are compared: ours among themselves bit for bit,
- * those of peers to 1e-4. Each side, mode and number of threads runs in a process of its own.
+ * those of peers to 1e-4. In bf16, on two threads, the compiled step is compared with our own f32
+ * and PyTorch under autocast; losses are then alike to 2e-2. Each side, mode and number of threads runs in a process of its own.
  */
 #include "cnn.h"
 
@@ -22,8 +23,8 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { SEED = 1, MOST_THREADS = 2, PEERS = 4 };
-static const double tolerance = 1e-4;
+enum { SEED = 1, MOST_THREADS = 2, PEERS = 4, HALF_PEERS = 2 };
+static const double tolerance = 1e-4, half_tolerance = 2e-2;
 
 #define CHECK(condition) \
     ((condition) ? (void)0 : gd_bench_die("cnn, line %d: %s", __LINE__, gd_error_message()))
@@ -32,6 +33,7 @@ static const double tolerance = 1e-4;
 
 typedef struct trainee {
     const gd_bench_cnn *cnn;
+    gd_dtype dtype; /* bf16: under autocast */
     gd_context *context;
     gd_module *module;
     gd_optimizer *optimizer;
@@ -43,17 +45,19 @@ static gd_tensor *step(void *user, int count, gd_tensor *const *in)
 {
     (void)count;
     trainee *t = user;
-    gd_tensor *logits = t->cnn->network(t->module, in[0]);
-    return gd_minimize(t->optimizer, gd_cross_entropy(logits, in[1]));
+    CHECK(gd_autocast_begin(t->context, t->dtype) == GD_OK);
+    gd_tensor *loss = gd_cross_entropy(t->cnn->network(t->module, in[0]), in[1]);
+    CHECK(gd_autocast_end(t->context) == GD_OK);
+    return gd_minimize(t->optimizer, loss);
 }
 
-static void open_trainee(trainee *t, const gd_bench_cnn *cnn, int threads, gd_mode mode)
+static void open_trainee(trainee *t, const gd_bench_cnn *cnn, int threads, gd_bench_way way)
 {
-    *t = (trainee){ .cnn = cnn, .context = gd_open("cpu", .threads = threads) };
+    *t = (trainee){ .cnn = cnn, .dtype = way.dtype, .context = gd_open("cpu", .threads = threads) };
     t->module = gd_module_create(t->context, .seed = SEED);
     t->optimizer = cnn->adam ? gd_adam(t->module, .lr = cnn->learning_rate)
                              : gd_sgd(t->module, .lr = cnn->learning_rate);
-    t->train = gd_compile(t->context, step, t, .mode = mode);
+    t->train = gd_compile(t->context, step, t, .mode = way.mode);
     t->in[0] = gd_zeros(t->context, cnn->input, GD_F32);
     t->in[1] = gd_zeros(t->context, GD_SHAPE(cnn->input.dim[0]), GD_I64);
     CHECK(t->train && t->in[0] && t->in[1]);
@@ -79,11 +83,11 @@ static void read_batch(trainee *t, const char *path)
 }
 
 /* A side in a process of its own: prints lines as the peer does. */
-static void side_train(const gd_bench_cnn *cnn, gd_mode mode, int threads, const char *path)
+static void side_train(const gd_bench_cnn *cnn, gd_bench_way way, int threads, const char *path)
 {
     trainee t;
     double before = gd_bench_resident();
-    open_trainee(&t, cnn, threads, mode);
+    open_trainee(&t, cnn, threads, way);
     read_batch(&t, path);
     gd_bench_train_side(t.train, t.in, cnn->chunk, threads, cnn->seconds, before);
     gd_close(t.context);
@@ -127,7 +131,7 @@ static void write_tensor(FILE *file, gd_tensor *t)
 static int64_t write_problem(const gd_bench_cnn *cnn, char *path, size_t size)
 {
     trainee t;
-    open_trainee(&t, cnn, 1, GD_MODE_EAGER);
+    open_trainee(&t, cnn, 1, (gd_bench_way){ GD_MODE_EAGER, GD_F32 });
     if (cnn->digits)
         first_digits(&t);
     else
@@ -156,8 +160,9 @@ typedef struct run {
     const gd_bench_cnn *cnn;
     char self[4096], problem[4096];
     int64_t parameters;
-    gd_bench_side first;      /* compiled on one thread: what all losses are compared with */
-    double at_one[2 + PEERS]; /* seconds on one thread: ours, compiled and eager; the peers */
+    gd_bench_side first; /* compiled on one thread: what all losses are compared with */
+    double at_one[2 + PEERS + HALF_PEERS]; /* seconds on one thread: ours, compiled and eager; the
+                                              peers; NAN: not measured */
 } run;
 
 static void run_ours(run *r, const char *mode, int threads, double at_one, gd_bench_side *out)
@@ -182,7 +187,9 @@ static bool run_peer(run *r, int which, int threads, gd_bench_side *out)
     static const char jax[] = GD_SOURCE_DIR "/bench/peers/cnn_jax.py";
     static const struct {
         const char *script, *mode;
-    } peers[PEERS] = { { torch, "eager" }, { torch, "compile" }, { jax, "jit" }, { jax, "scan" } };
+    } peers[PEERS + HALF_PEERS] = { { torch, "eager" },      { torch, "compile" },
+                                    { jax, "jit" },          { jax, "scan" },
+                                    { torch, "eager-bf16" }, { torch, "compile-bf16" } };
     const char *script = peers[which].script, *mode = peers[which].mode;
     const char *arguments[] = { gd_bench_python(), script, r->cnn->suite, mode, r->problem, count,
                                 seconds,           chunk,  rate,          NULL };
@@ -220,6 +227,19 @@ static double bound_seconds(const run *r, int threads)
     return flops / peak + traffic;
 }
 
+static void compare_bf16(run *r, int threads, const gd_bench_side *f32)
+{
+    gd_bench_side ours[2], peers[HALF_PEERS];
+    bool there[HALF_PEERS];
+    run_ours(r, "--compiled-bf16", threads, (double)NAN, &ours[0]);
+    run_ours(r, "--eager-bf16", threads, (double)NAN, &ours[1]);
+    for (int i = 0; i < HALF_PEERS; i++)
+        there[i] = run_peer(r, PEERS + i, threads, &peers[i]);
+    gd_bench_print_bf16(
+        gd_bench_make_row(r->cnn->suite, "train step in bf16, compiled", threads, "ms", 0, true),
+        &ours[0], &ours[1], f32, peers, there, HALF_PEERS, half_tolerance);
+}
+
 static void compare(run *r, int threads)
 {
     static const char *const cases[] = { "train step, compiled", "train step, eager" };
@@ -247,16 +267,19 @@ static void compare(run *r, int threads)
         row = gd_bench_make_row(r->cnn->suite, memories[i], threads, "MiB", ours[i].memory, same);
         gd_bench_print_sides(row, &ours[i], peers, there, PEERS, true, tolerance);
     }
+    if (threads == MOST_THREADS)
+        compare_bf16(r, threads, &ours[0]);
 }
 
 int gd_bench_cnn_run(const gd_bench_cnn *cnn, int count, char **arguments)
 {
     if (count == 4) {
-        side_train(cnn, strcmp(arguments[1], "--eager") ? GD_MODE_COMPILED : GD_MODE_EAGER,
-                   atoi(arguments[2]), arguments[3]);
+        side_train(cnn, gd_bench_parse_way(arguments[1]), atoi(arguments[2]), arguments[3]);
         return 0;
     }
     run r = { .cnn = cnn };
+    for (int i = 0; i < 2 + PEERS + HALF_PEERS; i++)
+        r.at_one[i] = (double)NAN;
     gd_bench_own_path(r.self, sizeof r.self);
     r.parameters = write_problem(cnn, r.problem, sizeof r.problem);
     fprintf(stderr, "%s: %lld parameters\n", cnn->suite, (long long)r.parameters);

@@ -4,7 +4,7 @@
  *
  * All sides begin with the same weights, which we write to a file, and see the same tokens, which a
  * formula gives. Before timing, the losses of the first steps are compared: ours among themselves
- * bit for bit, those of the others to 1e-3. A step is forward, backward and AdamW on a fixed batch;
+ * bit for bit, those of the others to 1e-3, in bf16 to 2e-2. A step is forward, backward and AdamW on a fixed batch;
  * no dropout. Each side and mode runs in a process of its own, so that its peak memory is its own.
  */
 #include "gpt.h"
@@ -23,7 +23,16 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { SEED = 1, PROMPT = 16, LOGITS = 8, THREADS = 2, PEERS = 4, TALKERS = 2, ROUNDS = 7 };
+enum {
+    SEED = 1,
+    PROMPT = 16,
+    LOGITS = 8,
+    THREADS = 2,
+    PEERS = 4,
+    HALF_PEERS = 2,
+    TALKERS = 2,
+    ROUNDS = 7
+};
 static const char torch[] = GD_SOURCE_DIR "/bench/peers/gpt_torch.py",
                   jax[] = GD_SOURCE_DIR "/bench/peers/gpt_jax.py";
 static const double learning_rate = 1e-4;
@@ -34,6 +43,7 @@ static const double learning_rate = 1e-4;
 /* ---- ours ---- */
 
 typedef struct trainee {
+    gd_dtype dtype; /* bf16: under autocast */
     gd_context *context;
     gd_language_model *model;
     gd_optimizer *optimizer;
@@ -45,7 +55,10 @@ static gd_tensor *step(void *user, int count, gd_tensor *const *in)
 {
     (void)count;
     trainee *t = user;
-    return gd_minimize(t->optimizer, gd_language_model_loss(t->model, in[0], in[1]));
+    CHECK(gd_autocast_begin(t->context, t->dtype) == GD_OK);
+    gd_tensor *loss = gd_language_model_loss(t->model, in[0], in[1]);
+    CHECK(gd_autocast_end(t->context) == GD_OK);
+    return gd_minimize(t->optimizer, loss);
 }
 
 /* Token number i of the text all sides see. */
@@ -65,11 +78,12 @@ static void open_model(trainee *t, const gd_bench_gpt *g, const char *weights)
     CHECK(t->model);
 }
 
-static void open_trainee(trainee *t, const gd_bench_gpt *g, gd_mode mode, const char *weights)
+static void open_trainee(trainee *t, const gd_bench_gpt *g, gd_bench_way way, const char *weights)
 {
+    t->dtype = way.dtype;
     open_model(t, g, weights);
     t->optimizer = gd_adamw(gd_language_model_module(t->model), .lr = learning_rate);
-    t->train = gd_compile(t->context, step, t, .mode = mode);
+    t->train = gd_compile(t->context, step, t, .mode = way.mode);
     int64_t count = g->batch * g->time, *x = malloc(sizeof *x * (size_t)(count + 1));
     if (x == NULL)
         gd_bench_die("out of memory");
@@ -111,11 +125,11 @@ static void run_token(void *user)
 
 /* ---- a side in a process of its own: prints lines as the peer does ---- */
 
-static void side_train(const gd_bench_gpt *g, gd_mode mode, const char *weights)
+static void side_train(const gd_bench_gpt *g, gd_bench_way way, const char *weights)
 {
-    trainee t;
+    trainee t = { 0 };
     double before = gd_bench_resident();
-    open_trainee(&t, g, mode, weights);
+    open_trainee(&t, g, way, weights);
     gd_bench_train_side(t.train, t.in, 1, THREADS, g->seconds, before);
     gd_close(t.context);
 }
@@ -225,6 +239,20 @@ static bool run_peer(run *r, const char *program, const char *mode, gd_bench_sid
     return gd_bench_run_side(arguments, THREADS, out);
 }
 
+static void compare_bf16(run *r, const gd_bench_side *f32)
+{
+    static const char *const modes[HALF_PEERS] = { "eager-bf16", "compile-bf16" };
+    gd_bench_side ours[2], peers[HALF_PEERS];
+    bool there[HALF_PEERS];
+    if (!run_ours(r, "--compiled-bf16", &ours[0]) || !run_ours(r, "--eager-bf16", &ours[1]))
+        gd_bench_die("%s failed", r->self);
+    for (int i = 0; i < HALF_PEERS; i++)
+        there[i] = run_peer(r, torch, modes[i], &peers[i]);
+    gd_bench_print_bf16(
+        gd_bench_make_row(r->gpt->suite, "train step in bf16, compiled", THREADS, "ms", 0, true),
+        &ours[0], &ours[1], f32, peers, there, HALF_PEERS, 2e-2);
+}
+
 static void compare_training(run *r)
 {
     const gd_bench_gpt *g = r->gpt;
@@ -251,6 +279,7 @@ static void compare_training(run *r)
             gd_bench_make_row(g->suite, memories[i], THREADS, "MiB", ours[i].memory, same),
             &ours[i], peers, there, PEERS, true, 1e-3);
     }
+    compare_bf16(r, &ours[0]);
 }
 
 static void compare_generation(run *r)
@@ -291,8 +320,7 @@ int gd_bench_gpt_run(const gd_bench_gpt *g, int count, char **arguments)
         if (strcmp(arguments[1], "--generate") == 0)
             side_generate(g, arguments[2]);
         else
-            side_train(g, strcmp(arguments[1], "--eager") ? GD_MODE_COMPILED : GD_MODE_EAGER,
-                       arguments[2]);
+            side_train(g, gd_bench_parse_way(arguments[1]), arguments[2]);
         return 0;
     }
     run r = { .gpt = g };

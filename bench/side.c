@@ -82,6 +82,30 @@ void gd_bench_print_sides(gd_bench_row row, const gd_bench_side *ours, const gd_
         gd_bench_print_row(&row);
 }
 
+gd_bench_way gd_bench_parse_way(const char *argument)
+{
+    return (gd_bench_way){ .mode =
+                               strncmp(argument, "--eager", 7) ? GD_MODE_COMPILED : GD_MODE_EAGER,
+                           .dtype = strstr(argument, "-bf16") ? GD_BF16 : GD_F32 };
+}
+
+void gd_bench_print_bf16(gd_bench_row row, const gd_bench_side *compiled,
+                         const gd_bench_side *eager, const gd_bench_side *f32,
+                         const gd_bench_side *peers, const bool *there, int count, double tolerance)
+{
+    enum { MOST = 8 };
+    gd_bench_side all[MOST] = { *f32 };
+    bool is_there[MOST] = { true };
+    snprintf(all[0].name, sizeof all[0].name, "Gradus f32");
+    for (int i = 0; i < count && i + 1 < MOST; i++) {
+        all[i + 1] = peers[i];
+        is_there[i + 1] = there[i];
+    }
+    row.ours = compiled->seconds * 1e3;
+    row.verified = gd_bench_sides_agree(compiled, eager, 0);
+    gd_bench_print_sides(row, compiled, all, is_there, count + 1, false, tolerance);
+}
+
 static double status_mib(const char *field)
 {
     FILE *file = fopen("/proc/self/status", "r");

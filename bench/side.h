@@ -53,6 +53,22 @@ void gd_bench_print_profile(gd_function *function, int count, gd_tensor *const *
 void gd_bench_train_side(gd_function *train, gd_tensor *const in[2], int chunk, int threads,
                          double seconds, double resident_before);
 
+/* What a side of ours is called with: a mode and a precision, "--compiled", "--eager" or these with
+ * "-bf16", under autocast. */
+typedef struct gd_bench_way {
+    gd_mode mode;
+    gd_dtype dtype;
+} gd_bench_way;
+gd_bench_way gd_bench_parse_way(const char *argument);
+
+/* A row for the compiled step in bf16 against our own f32 and the peers in bf16 (`peers`: `count`
+ * of them), on `threads` threads. Verified: eager gives the same bits, and the others' numbers are
+ * within `tolerance`. `row` has the suite, the name and the threads. */
+void gd_bench_print_bf16(gd_bench_row row, const gd_bench_side *compiled,
+                         const gd_bench_side *eager, const gd_bench_side *f32,
+                         const gd_bench_side *peers, const bool *there, int count,
+                         double tolerance);
+
 /* The path of this program. */
 void gd_bench_own_path(char *path, size_t size);
 

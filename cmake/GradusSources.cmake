@@ -14,7 +14,7 @@ set(GD_KERNEL_TABLE
     arg_scan                narrow      scalar
     attention               all         scalar
     block_copy              all         scalar
-    cast                    narrow      scalar
+    cast                    all         scalar
     cast_rare               baseline    scalar
     conv                    all         vector
     conv_bf16               all         scalar
@@ -26,6 +26,7 @@ set(GD_KERNEL_TABLE
     elementwise_integer     narrow      scalar
     elementwise_rare        baseline    scalar
     gemm_bf16               all         scalar
+    gemm_f16                all         scalar
     gemm_f32                all         vector
     gemm_f64                all         vector
     norm                    all         scalar

@@ -1,7 +1,7 @@
 /* tests/test_bf16_convolutions.c: convolutions of bfloat16 and their gradients, on every instruction set
  * and extension that this machine has. Of small whole numbers, whose sums are exact in any order, they
  * are the reference back end's bit for bit; of any numbers neither the mode nor the number of threads
- * nor the cache changes a bit, and results stay within the bound of backend/cpu/gemm_bf16.h.
+ * nor the cache changes a bit, and results stay within the bound of backend/cpu/gemm_half.h.
  */
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 /* tests/test_bf16_products.c: products of bfloat16 as users meet them, on every instruction set and
  * extension that this machine has. On one of them neither the mode nor the number of threads changes
- * a bit; between them results stay within the bound of backend/cpu/gemm_bf16.h, denormals being
+ * a bit; between them results stay within the bound of backend/cpu/gemm_half.h, denormals being
  * allowed to count as 0; and a plan multiplies the rounded numbers as they are.
  */
 #include <stdarg.h>
@@ -193,30 +193,46 @@ static void test_denormals(void **state)
 
 /* ---- rounding ---- */
 
-/* Every upper half of an f32 with lower halves below, at and above the middle: zeros, denormals, ties,
- * what rounds to infinity, infinities and NaNs. One more than whole vectors. */
-static void test_rounding(void **state)
+/* Every upper half of an f32 with lower halves below, at and above the middle of bf16 and of f16: zeros,
+ * denormals, ties, what rounds to infinity, infinities and NaNs. One more than whole vectors. And every
+ * half, widened. */
+static void check_rounding(const target *t, gd_dtype dtype)
 {
-    (void)state;
-    enum { LOWS = 6, NUMBERS = LOWS * 65536 + 1 };
-    static const uint32_t low[LOWS] = { 0, 1, 0x7fff, 0x8000, 0x8001, 0xffff };
-    static float x[NUMBERS];
-    static uint16_t expected[NUMBERS];
+    enum { LOWS = 10, NUMBERS = LOWS * 65536 + 1, HALVES = 65536 };
+    static const uint32_t low[LOWS] = { 0,      1,      0x7fff, 0x8000, 0x8001,
+                                        0xffff, 0x0fff, 0x1000, 0x1001, 0x3000 };
+    static float x[NUMBERS], wide[HALVES];
+    static uint16_t expected[NUMBERS], half[HALVES];
     for (uint32_t i = 0; i < NUMBERS; i++) {
         const uint32_t bits = i / LOWS << 16 | low[i % LOWS];
         memcpy(&x[i], &bits, sizeof bits);
-        expected[i] = gd_f32_to_bf16(x[i]);
+        expected[i] = dtype == GD_F16 ? gd_f32_to_f16(x[i]) : gd_f32_to_bf16(x[i]);
     }
+    for (uint32_t i = 0; i < HALVES; i++) {
+        half[i] = (uint16_t)i;
+        wide[i] = dtype == GD_F16 ? gd_f16_to_f32(half[i]) : gd_bf16_to_f32(half[i]);
+    }
+    gd_context *gd = open_target(t, 1);
+    if (!gd)
+        return;
+    reading r =
+        reading_take(gd_cast(gd_from_host(gd, GD_SHAPE(NUMBERS), GD_F32, x), dtype), "rounded");
+    assert_int_equal(r.bytes, sizeof expected);
+    assert_memory_equal(r.data, expected, sizeof expected);
+    reading_free(&r);
+    r = reading_take(gd_cast(gd_from_host(gd, GD_SHAPE(HALVES), dtype, half), GD_F32), "widened");
+    assert_int_equal(r.bytes, sizeof wide);
+    assert_memory_equal(r.data, wide, sizeof wide);
+    reading_free(&r);
+    close_context(gd);
+}
+
+static void test_rounding(void **state)
+{
+    (void)state;
     for (size_t i = 0; i < COUNT(targets); i++) {
-        gd_context *gd = open_target(&targets[i], 1);
-        if (!gd)
-            continue;
-        reading r = reading_take(gd_cast(gd_from_host(gd, GD_SHAPE(NUMBERS), GD_F32, x), GD_BF16),
-                                 "rounded");
-        assert_int_equal(r.bytes, sizeof expected);
-        assert_memory_equal(r.data, expected, sizeof expected);
-        reading_free(&r);
-        close_context(gd);
+        check_rounding(&targets[i], GD_BF16);
+        check_rounding(&targets[i], GD_F16);
     }
 }
 
@@ -260,11 +276,78 @@ static void test_plans_multiply_bf16(void **state)
     }
 }
 
+/* ---- f16 ---- */
+
+/* The layer of f16 operands, as it is or by way of f32, with all gradients. */
+static gd_tensor *f16_layer(void *user, int count, gd_tensor *const *in)
+{
+    (void)count;
+    const bool wide = *(const bool *)user;
+    gd_tensor *x = wide ? gd_cast(in[0], GD_F32) : in[0];
+    gd_tensor *w = wide ? gd_cast(in[1], GD_F32) : in[1];
+    gd_tensor *y = gd_cast(gd_add(gd_matmul(x, w), wide ? gd_cast(in[2], GD_F32) : in[2]), GD_F16);
+    if (!wide)
+        y = gd_linear(x, w, in[2]);
+    gd_tensor *d[3];
+    if (gd_grad(1, &y, &in[3], 3, in, d) != GD_OK)
+        return NULL;
+    gd_tensor *parts[4] = { y, d[0], d[1], d[2] };
+    for (int i = 0; i < 4; i++)
+        parts[i] = gd_reshape(parts[i], GD_SHAPE(-1));
+    return gd_concat(4, parts, 0);
+}
+
+static reading run_f16_layer(gd_context *gd, gd_mode mode, bool wide)
+{
+    gd_tensor *in[4];
+    make_operands(gd, in);
+    for (int i = 0; i < 4; i++)
+        in[i] = gd_set_requires_grad(gd_cast(gd_detach(in[i]), GD_F16), i < 3);
+    gd_function *f = gd_compile(gd, f16_layer, &wide, .mode = mode, .detached = true);
+    assert_non_null(f);
+    gd_tensor *result = gd_call(f, 4, in);
+    if (!result)
+        fail_msg("%s", gd_error_message());
+    reading r = reading_take(result, "layer of f16");
+    gd_function_release(f);
+    return r;
+}
+
+/* f16 is multiplied as it is, with the bits of f32's products of the same numbers. */
+static void test_f16_has_the_bits_of_f32(void **state)
+{
+    (void)state;
+    char text[8192];
+    for (size_t i = 0; i < COUNT(targets); i++) {
+        gd_context *one = open_target(&targets[i], 1), *three = open_target(&targets[i], 3);
+        if (!one)
+            continue;
+        reading expected = run_f16_layer(one, GD_MODE_EAGER, true);
+        static const gd_mode modes[] = { GD_MODE_EAGER, GD_MODE_COMPILED, GD_MODE_LAZY };
+        for (int k = 0; k < 6; k++) {
+            reading other = run_f16_layer(k < 3 ? one : three, modes[k % 3], false);
+            assert_same_bits(&expected, &other, targets[i].name);
+            reading_free(&other);
+        }
+        gd_tensor *in[2] = { gd_cast(gd_normal(one, GD_SHAPE(4, 16), 0, 1, GD_F32), GD_F16),
+                             gd_cast(gd_normal(one, GD_SHAPE(16, 16), 0, 1, GD_F32), GD_F16) };
+        gd_function *f = gd_compile(one, two_readers, NULL);
+        assert_non_null(gd_call(f, 2, in));
+        assert_true(gd_plan_explain(f, text, sizeof text) < sizeof text);
+        assert_int_equal(count_of(text, "f16 widened to f32"), 2);
+        gd_function_release(f);
+        reading_free(&expected);
+        close_context(one);
+        close_context(three);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(test_one_machine_one_result),
                                         cmocka_unit_test(test_denormals),
                                         cmocka_unit_test(test_rounding),
-                                        cmocka_unit_test(test_plans_multiply_bf16) };
+                                        cmocka_unit_test(test_plans_multiply_bf16),
+                                        cmocka_unit_test(test_f16_has_the_bits_of_f32) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

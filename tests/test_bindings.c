@@ -76,6 +76,9 @@ static void what_cannot_be_a_parameter_is_refused(void **state)
     assert_int_equal(gd_module_put(m, "p", p, true), GD_OK);
     gd_module_put(m, "p", p, true);
     expect_error(GD_ERR_INVALID, "there is a \"p\" already");
+    gd_module_put(m, "q", p, true);
+    expect_error(GD_ERR_INVALID,
+                 "\"q\" is the module's \"p\", which an optimizer would change twice");
     gd_module_put(m, "", p, true);
     expect_error(GD_ERR_INVALID, "the path is empty");
     gd_module_put(m, "q", gd_relu(p), true);

@@ -414,6 +414,8 @@ static void outputs_are_not_lost(void **state)
 
     /* Standard output on a full disk. */
     assert_int_equal(run("info >/dev/full")->code, 1);
+    assert_int_equal(run("--help >/dev/full")->code, 1);
+    assert_int_equal(run("--version >/dev/full")->code, 1);
     assert_has(run("export >/dev/full")->err, "standard output cannot be written");
     assert_false(is_there("tmp"));
 }

@@ -258,6 +258,14 @@ static void strides_may_be_negative_zero_or_left_out(void **state)
     expect_values(gd_dlpack_import(gd, &f.managed, GD_COPY_NEVER), (float[]){ 1, 2, 3, 4, 5, 6 });
     gd_scope_end(gd);
     assert_int_equal(f.deleted, 2);
+    make_foreign(&f);
+    gd_scope_begin(gd);
+    f.shape[0] = 1, f.strides[0] = INT64_MIN; /* of one element: it is never taken */
+    gd_tensor *row = gd_dlpack_import(gd, &f.managed, GD_COPY_NEVER);
+    assert_non_null(row);
+    assert_true(gd_item(gd_sum(row, GD_ALL_AXES, false)) == 1 + 5 + 9);
+    gd_scope_end(gd);
+    assert_int_equal(f.deleted, 1);
 }
 
 /* A copy is there at once, and the memory given back. */
@@ -306,6 +314,15 @@ static void what_is_no_tensor_here_is_refused(void **state)
     f.shape[1] = -1;
     assert_null(gd_dlpack_import(gd, &f.managed, GD_COPY_ALWAYS));
     expect_error(GD_ERR_SHAPE, "gd_dlpack_import");
+    make_foreign(&f)->dl_tensor.shape = NULL;
+    assert_null(gd_dlpack_import(gd, &f.managed, GD_COPY_ALWAYS));
+    expect_error(GD_ERR_INVALID, "the shape is NULL");
+    for (int far = 0; far < 4; far++) {
+        make_foreign(&f);
+        f.strides[far / 2] = far % 2 ? INT64_MIN : INT64_MAX;
+        assert_null(gd_dlpack_import(gd, &f.managed, GD_COPY_ALWAYS));
+        expect_error(GD_ERR_SHAPE, "reach beyond any memory");
+    }
     make_foreign(&f)->dl_tensor.data = NULL;
     assert_null(gd_dlpack_import(gd, &f.managed, GD_COPY_ALWAYS));
     expect_error(GD_ERR_INVALID, "NULL");

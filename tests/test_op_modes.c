@@ -162,7 +162,8 @@ static bool takes(const op_row *row, gd_dtype dtype)
 
 static void check_device(gd_context *context)
 {
-    static const gd_dtype dtypes[] = { GD_F32, GD_F64, GD_I32, GD_BF16, GD_BOOL, GD_I16, GD_U64 };
+    static const gd_dtype dtypes[] = { GD_F32,  GD_F64, GD_I32, GD_BF16,
+                                       GD_BOOL, GD_I16, GD_U64, GD_F16 };
     int number = 0;
     for (int r = 0; r < op_row_count; r++) {
         numbers n = numbers_of(op_rows[r], 41);

@@ -42,11 +42,26 @@ static bool find(void *library, const char *name, void *function)
     return found;
 }
 
-/* Before OpenCL is first asked for. */
+#define COUNT_ONE(result, name, parameters) +1
+enum { FUNCTIONS = GD_OPENCL_FUNCTIONS(COUNT_ONE) };
+#define NAME(result, name, parameters) #name,
+static const char *const names[FUNCTIONS] = { GD_OPENCL_FUNCTIONS(NAME) };
+
+/* Before OpenCL is first asked for. Without one of the functions that Gradus calls it would be no OpenCL library, and the
+ * tests would be skipped as if there were no device. */
 static bool load_failing(void)
 {
     void *library = dlopen(FOLDER "/libOpenCL.so.1", RTLD_NOW | RTLD_LOCAL);
-    return library && setenv("GRADUS_OPENCL_PATH", FOLDER, 1) == 0 &&
+    if (!library) {
+        printf("%s\n", dlerror());
+        return false;
+    }
+    for (int f = 0; f < FUNCTIONS; f++)
+        if (!dlsym(library, names[f])) {
+            printf("tests/failing_opencl/failing_opencl.c lacks %s\n", names[f]);
+            return false;
+        }
+    return setenv("GRADUS_OPENCL_PATH", FOLDER, 1) == 0 &&
            find(library, "failing_opencl_arm", &failing.arm) &&
            find(library, "failing_opencl_calls", &failing.calls) &&
            find(library, "failing_opencl_alive", &failing.alive) &&
@@ -83,11 +98,6 @@ static bool run_failing(const char *name, int64_t call, bool lasting)
                  (long long)failing.alive());
     return ok;
 }
-
-#define COUNT_ONE(result, name, parameters) +1
-enum { FUNCTIONS = GD_OPENCL_FUNCTIONS(COUNT_ONE) };
-#define NAME(result, name, parameters) #name,
-static const char *const names[FUNCTIONS] = { GD_OPENCL_FUNCTIONS(NAME) };
 
 /* How often the program calls each function. Of events it asks as often as time has it. */
 static void count_calls(int64_t calls[FUNCTIONS])
@@ -404,7 +414,11 @@ int main(void)
     gd_context *cpu = gd_open("cpu", .threads = 1);
     const bool ran = cpu && device_program(cpu, &expected);
     gd_close(cpu);
-    if (!ran || !load_failing() || gd_backend_opencl.count() == 0) {
+    if (!ran || !load_failing()) {
+        printf("failed: %s\n", ran ? "the library that fails cannot be used" : gd_error_message());
+        return 1;
+    }
+    if (gd_backend_opencl.count() == 0) {
         printf("skipped: OpenCL finds no device\n");
         return NO_DEVICE;
     }

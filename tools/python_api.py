@@ -58,13 +58,10 @@ def literal(value):
 
 def write_api(api, out):
     lines = [HEAD.format("What the library declares, for ctypes"),
-             "from ctypes import (Structure, c_bool, c_char, c_char_p, c_double, c_float, c_int, c_int32, c_int64, c_size_t,",
+             "from ctypes import (c_bool, c_char, c_char_p, c_double, c_float, c_int, c_int32, c_int64, c_size_t,",
              "                    c_ubyte, c_uint32, c_uint64, c_void_p)", "",
-             f'HASH = "{api.hash}"', '_NAN, _INFINITY = float("nan"), float("inf")', "", "",
-             "class Struct(Structure):",
-             "    def __repr__(self):",
-             "        members = ', '.join(f'{n[0]}={getattr(self, n[0])!r}' for n in self._fields_)",
-             '        return f"{type(self).__name__}({members})"', "", ""]
+             "from ._integers import Struct", "",
+             f'HASH = "{api.hash}"', '_NAN, _INFINITY = float("nan"), float("inf")', "", ""]
     for struct in api.structs.values():
         lines.append(f"class {struct.name}(Struct):")
         lines.append(f"    _fields_ = {field_list(api, struct)}")

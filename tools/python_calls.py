@@ -81,7 +81,7 @@ def take(api, plan, p, key):
     elif type.stars == 1 and type.base in ARRAYS and type.const and has_count(function):
         plan.arguments.append(Argument(name, f"Sequence[{NUMBERS[type.base]}]"))
         plan.before.append(f"{name} = tuple({name})")
-        plan.handed.append(f"({CTYPES[type.base]} * len({name}))(*{name})")
+        plan.handed.append(f"array_of({CTYPES[type.base]}, {name})")
     elif type.stars == 0:
         take_value(api, plan, p, name, shown)
     elif type.stars == 1 and type.base in api.structs and type.const:

@@ -99,8 +99,7 @@ def member_type(api, numbers, type):
 
 
 def write_api(api, numbers, out):
-    lines = [HEAD, "from ctypes import Structure", "from typing import Any", "", "HASH: str", "",
-             "class Struct(Structure):", "    def __init__(self, *members: Any, **named: Any) -> None: ...", ""]
+    lines = [HEAD, "from typing import Any", "", "from ._integers import Struct", "", "HASH: str", ""]
     for struct in api.structs.values():
         lines.append(f"class {struct.name}(Struct):")
         lines += [f"    {member.name}: {member_type(api, numbers, member.type)}" for member in struct.members]

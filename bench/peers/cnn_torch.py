@@ -1,6 +1,6 @@
 """The work of bench_lenet, bench_simple_cnn and bench_cats_dogs in PyTorch.
 
-    python3 cnn_torch.py lenet|simple_cnn|cats_dogs eager|compile PROBLEM THREADS SECONDS CHUNK RATE
+    python3 cnn_torch.py lenet|simple_cnn|cats_dogs eager|compile|eager-bf16|compile-bf16 PROBLEM THREADS SECONDS CHUNK RATE
 
 PROBLEM is the file that bench/cnn.c writes: weight and bias of each layer (f32; dense weights [in, out]), the batch (f32), its labels
 (i64). Prints the lines of bench/side.h: the step over chunks of CHUNK steps with the losses of the first, and the memory. Where
@@ -15,7 +15,8 @@ from torch import nn
 
 import numpy as np
 
-SUITE, MODE, PATH = sys.argv[1:4]
+SUITE, NAME, PATH = sys.argv[1:4]
+MODE, precision = torch_peer.precision(NAME)
 THREADS, SECONDS, CHUNK, RATE = int(sys.argv[4]), float(sys.argv[5]), int(sys.argv[6]), float(sys.argv[7])
 CHECKED = 4
 
@@ -63,7 +64,11 @@ def make_step(compile_options=None, channels_last=False, **options):
     if channels_last:
         net, x = net.to(memory_format=torch.channels_last), x.to(memory_format=torch.channels_last)
     optimizer = (torch.optim.SGD if SUITE == "simple_cnn" else torch.optim.Adam)(net.parameters(), lr=RATE, **options)
-    loss_of = lambda: F.cross_entropy(net(x), y)
+
+    def loss_of():
+        with precision():
+            return F.cross_entropy(net(x), y)
+
     if compile_options is not None:
         loss_of = torch.compile(loss_of, **compile_options)
 
@@ -93,8 +98,8 @@ def ways():
 
 def main():
     torch_peer.start(THREADS, compiles=MODE == "compile")
-    print("name PyTorch", torch_peer.version(), MODE, flush=True)
-    torch_peer.run_training(MODE, ways(), CHECKED, CHUNK, SECONDS)
+    print("name PyTorch", torch_peer.version(), NAME.replace("-", " "), flush=True)
+    torch_peer.run_training(NAME, ways(), CHECKED, CHUNK, SECONDS)
 
 
 main()

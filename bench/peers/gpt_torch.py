@@ -1,6 +1,6 @@
 """The work of bench_char_gpt and bench_gpt2_124m in PyTorch.
 
-    python3 gpt_torch.py eager|compile|generate|compile_generate WEIGHTS THREADS SECONDS HEADS BATCH TIME PROMPT
+    python3 gpt_torch.py eager|compile|eager-bf16|compile-bf16|generate|compile_generate WEIGHTS THREADS SECONDS HEADS BATCH TIME PROMPT
 
 WEIGHTS is the safetensors file we wrote; sizes come from its shapes. Prints the lines of bench/side.h: "step" with the first losses to
 compare, or "token" with the first logits. Where PyTorch has several good ways to do the same, all are tried and the fastest counts: a
@@ -17,7 +17,8 @@ import torch.nn.functional as F
 import numpy as np
 import problem
 
-MODE, WEIGHTS = sys.argv[1], sys.argv[2]
+NAME, WEIGHTS = sys.argv[1], sys.argv[2]
+MODE, precision = torch_peer.precision(NAME)
 THREADS, SECONDS, HEADS, BATCH, TIME, PROMPT = int(sys.argv[3]), float(sys.argv[4]), *map(int, sys.argv[5:9])
 LONGEST = 128  # a sequence starts anew at this length
 
@@ -108,7 +109,11 @@ def make_step(weights, options=None, **optimizer_options):
     vocabulary = model.wte.shape[0]
     numbers = torch.tensor([number(i, vocabulary) for i in range(BATCH * TIME + 1)])
     x, y = numbers[:-1].reshape(BATCH, TIME), numbers[1:]
-    loss_of = lambda: F.cross_entropy(model(x).reshape(-1, vocabulary), y)
+
+    def loss_of():
+        with precision():
+            return F.cross_entropy(model(x).reshape(-1, vocabulary), y)
+
     if options is not None:
         loss_of = torch.compile(loss_of, **options)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.01, **optimizer_options)
@@ -128,7 +133,7 @@ def train(weights):
         ways = {"fused": lambda: make_step(weights, fused=True)}
     else:
         ways = {f"{name}, fused": lambda o=o: make_step(weights, o, fused=True) for name, o in torch_peer.compile_ways().items()}
-    torch_peer.run_training(MODE, ways, 4, 1, SECONDS)
+    torch_peer.run_training(NAME, ways, 4, 1, SECONDS)
 
 
 # ---- generating ----
@@ -198,5 +203,5 @@ def print_token(model):
 
 compiles = MODE.startswith("compile")
 torch_peer.start(THREADS, compiles)
-print("name PyTorch", torch_peer.version(), "compile" if compiles else "eager", flush=True)
+print("name PyTorch", torch_peer.version(), "compile" if compiles else "eager", *NAME.split("-")[1:], flush=True)
 (generate if MODE.endswith("generate") else train)(read_weights(WEIGHTS))

@@ -1,6 +1,6 @@
 """The work of bench_lstm in PyTorch: torch.nn.LSTM, forward and backward.
 
-    python3 lstm_torch.py THREADS SECONDS BATCH TIME INPUT WIDTH LAYERS
+    python3 lstm_torch.py THREADS SECONDS BATCH TIME INPUT WIDTH LAYERS eager|eager-bf16|compile-bf16
 
 Parameters and inputs are sines (problem.sines()), as in the bench. Prints the lines of bench/side.h; what is compared are sums of the
 result and of the input's gradient, weighted by cosines. Exit status 3: there is no PyTorch.
@@ -15,6 +15,8 @@ import problem
 
 THREADS, SECONDS = int(sys.argv[1]), float(sys.argv[2])
 BATCH, TIME, INPUT, WIDTH, LAYERS = map(int, sys.argv[3:8])
+NAME = sys.argv[8]
+MODE, precision = torch_peer.precision(NAME)
 
 
 def sines(shape, phase, scale):
@@ -34,7 +36,7 @@ def network(batch_first):
     return lstm
 
 
-def make_step(batch_first):
+def make_step(batch_first, compile_options=None):
     """A function of no arguments that returns the result and all gradients, [BATCH, TIME, ...] first. Time-major tensors are what
     nn.LSTM works on inside; to be laid out so from the start is the user's choice."""
     lstm = network(batch_first)
@@ -43,16 +45,24 @@ def make_step(batch_first):
     g = lay(sines((BATCH, TIME, WIDTH), 51, 1.0))
     wanted = [x, *lstm.parameters()]
 
+    def forward():
+        with precision():
+            y, _ = lstm(x)
+        return y.float()
+
+    if compile_options is not None:
+        forward = torch.compile(forward, **compile_options)
+
     def step():
-        y, _ = lstm(x)
+        y = forward()
         return (y, *torch.autograd.grad(y, wanted, g))
 
     return step, (lambda t: t) if batch_first else (lambda t: t.transpose(0, 1))
 
 
 def main():
-    torch_peer.start(THREADS)
-    print(f"name PyTorch {torch_peer.version()}")
+    torch_peer.start(THREADS, compiles=MODE == "compile")
+    print(f"name PyTorch {torch_peer.version()}", *([NAME.replace("-", " ")] if NAME != "eager" else []))
     if torch_peer.ONLY_MEMORY:
         step, _ = make_step(True)
         for _ in range(3):
@@ -66,8 +76,13 @@ def main():
         return (*problem.median_seconds(step, lambda: None, 1, SECONDS), sums)
 
     ways = {"batch first": lambda: make_step(True), "time first": lambda: make_step(False)}
-    name, (seconds, spread, sums), _ = torch_peer.fastest(ways, time_of, "eager")
-    print(f"how {name}\nspread {spread:.4g}\nstep eager {seconds:.9g} {problem.numbers(sums)}", flush=True)
+    if MODE == "compile":
+        ways = {f"time first, {name}": lambda o=o: make_step(False, o) for name, o in torch_peer.compile_ways().items()}
+    best = torch_peer.fastest(ways, time_of, NAME)
+    if best is None:
+        sys.exit(3)
+    name, (seconds, spread, sums), _ = best
+    print(f"how {name}\nspread {spread:.4g}\nstep {NAME} {seconds:.9g} {problem.numbers(sums)}", flush=True)
     problem.print_memory_of_a_child()
 
 

@@ -53,6 +53,12 @@ def touch_libraries():
     torch.optim.AdamW([p for part in parts for p in part.parameters()], fused=True).step()
 
 
+def precision(mode):
+    """("eager" or "compile", a context for the forward pass): that of autocast for a mode that ends with "-bf16"."""
+    half = mode.endswith("-bf16")
+    return mode.removesuffix("-bf16"), lambda: torch.autocast("cpu", torch.bfloat16, enabled=half)
+
+
 def version():
     return torch.__version__.split("+")[0]
 

@@ -3,8 +3,9 @@
  *
  * Tensors are [batch, channels, spatial...] (PyTorch's NCL, NCHW, NCDHW). "Convolution" is what the
  * field calls so: cross-correlation. Everything computes in f32 or f64; f16 and bf16 go through f32
- * and come back, integers and bools become f32. NULL operands give NULL. Errors: GD_ERR_SHAPE where
- * shapes do not fit together, GD_ERR_INVALID for an option without meaning.
+ * and come back, but for convolutions of bf16 on processors that multiply it, which add up in f32
+ * (gradus/precision.h); integers and bools become f32. NULL operands give NULL. Errors: GD_ERR_SHAPE
+ * where shapes do not fit together, GD_ERR_INVALID for an option without meaning.
  */
 #ifndef GRADUS_CONV_H
 #define GRADUS_CONV_H

@@ -108,7 +108,8 @@ GD_API gd_tensor *gd_buffer(gd_module *m, const char *path, gd_shape shape, doub
 /* Take a tensor in, for parameters that are made elsewhere (by bindings of other languages): a leaf
  * of the module's context, as the parameter or the buffer of a path that is new. It is the same
  * tensor, not a copy, and whether it requires a gradient stays as it is; a parameter has the module's
- * dtype. A tensor without a name gets its path as its name. GD_ERR_INVALID; GD_ERR_DTYPE; GD_ERR_STATE: a result with a history, an ended tensor. */
+ * dtype. A tensor without a name gets its path as its name. GD_ERR_INVALID, also of a tensor that the
+ * module has under another path; GD_ERR_DTYPE; GD_ERR_STATE: a result with a history, an ended tensor. */
 GD_API gd_status gd_module_put(gd_module *m, const char *path, gd_tensor *t, bool parameter);
 /* The values that the module's next parameter would be given, as a leaf that requires a gradient and
  * is not the module's: gd_parameter, without a path. */

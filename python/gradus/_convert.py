@@ -8,9 +8,10 @@ from __future__ import annotations
 import ctypes
 from ctypes import byref, create_string_buffer, sizeof
 
-from . import _api, _context, _lib
+from . import _api, _context, _integers, _lib
 from ._dtype import BY_CODE, BY_FORMAT, BY_NAME, DType, dtype
 from ._context import _pending, drain, held, home_for, home_of
+from ._integers import array_of
 from ._lib import C, fail, thread
 
 TYPE_CHECKING = False
@@ -55,7 +56,7 @@ def run(function, *arguments) -> Tensor:
         try:
             h = _claim(home.handle, function(*arguments))
         except ctypes.ArgumentError as error:
-            raise TypeError(f"{function.__name__}: {error}") from None
+            raise _lib.argument_error(function, arguments, error) from None
     if h is None:
         fail()
     t = _new(Tensor)
@@ -140,6 +141,13 @@ def run_in_place(x: Tensor, function, *arguments) -> Tensor:
     return x
 
 
+def _called(function, arguments):
+    try:
+        return function(*arguments)
+    except ctypes.ArgumentError as error:
+        raise _lib.argument_error(function, arguments, error) from None
+
+
 def _take(home, outs) -> list:
     """Own the tensors written to `outs`, and let the other temporaries go."""
     handles = [out if type(out) is int else getattr(out, "value", out) for out in outs]
@@ -153,7 +161,7 @@ def run_outs(outs, function, *arguments) -> tuple:
     home = home_for(function, arguments)
     with home.lock:
         drain(home)
-        h = function(*arguments)
+        h = _called(function, arguments)
         if h is None:
             _claim(home.handle, None)
             fail()
@@ -164,7 +172,7 @@ def run_list(outs, function, *arguments) -> list:
     home = home_for(function, arguments)
     with home.lock:
         drain(home)
-        if function(*arguments) != 0:
+        if _called(function, arguments) != 0:
             _claim(home.handle, None)
             fail()
         return _take(home, outs)
@@ -178,7 +186,7 @@ def run_status(function, *arguments) -> None:
     home = home_for(function, arguments)
     with home.lock:
         drain(home)
-        status = function(*arguments)
+        status = _called(function, arguments)
         if home.handle:
             _claim(home.handle, None)
     if status:
@@ -189,7 +197,7 @@ def run_value(function, *arguments):
     home = home_for(function, arguments)
     with home.lock:
         drain(home)
-        value = function(*arguments)
+        value = _called(function, arguments)
         if C.gd_error_code():
             fail()
     return value
@@ -199,7 +207,7 @@ def run_handle(function, *arguments) -> int:
     home = home_for(function, arguments)
     with home.lock:
         drain(home)
-        h = function(*arguments)
+        h = _called(function, arguments)
     if not h:
         fail()
     thread.last = home
@@ -240,6 +248,7 @@ def shape_of(value: ShapeLike) -> _api.gd_shape:
     sizes = _whole(value, "a shape")
     if len(sizes) > _MAX_RANK:
         raise _lib.ShapeError(f"a shape has at most {_MAX_RANK} axes, and {sizes} has {len(sizes)}")
+    _fitting(sizes, ctypes.c_int64, "a shape")
     shape = _api.gd_shape(len(sizes), (ctypes.c_int64 * _MAX_RANK)(*sizes))
     if len(_shapes) < 4096:
         shape = _shapes.setdefault(value if type(value) is int else sizes, shape)  # none is replaced: its address may be known
@@ -256,6 +265,13 @@ def _whole(value, what: str) -> tuple[int, ...]:
         raise TypeError(f"{what}: a whole number or a sequence of them, not {value!r}") from None
 
 
+def _fitting(numbers: tuple[int, ...], kind, what: str) -> None:
+    try:
+        _integers.check(numbers, kind)
+    except ValueError as error:
+        raise _lib.ShapeError(f"{what}: {error}") from None
+
+
 def axes_of(value: AxisLike) -> _api.gd_axes:
     try:
         return _axes[value]
@@ -264,6 +280,7 @@ def axes_of(value: AxisLike) -> _api.gd_axes:
     axes = _whole(value, "axes")
     if len(axes) > _MAX_RANK:
         raise _lib.ShapeError(f"a tensor has at most {_MAX_RANK} axes")
+    _fitting(axes, ctypes.c_int, "axes")
     made = _api.gd_axes(len(axes), (ctypes.c_int * _MAX_RANK)(*axes))
     if len(_axes) < 4096:
         made = _axes.setdefault(value if type(value) is int else axes, made)  # none is replaced: its address may be known

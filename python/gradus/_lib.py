@@ -6,7 +6,7 @@ import os
 import sys
 import threading
 
-from . import _api
+from . import _api, _integers
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -119,7 +119,8 @@ def _bind():
     functions = _Functions()
     for name, (result, parameters) in _api.FUNCTIONS.items():
         function = getattr(releasing if name in _LONG else holding, name)
-        function.restype, function.argtypes = result, parameters
+        function.restype = result
+        function.argtypes = [_integers.PARAMETERS.get(p, p) for p in parameters]
         setattr(functions, name, function)
     return functions, path
 
@@ -163,6 +164,15 @@ thread = _Thread()
 def tracing() -> bool:
     """Whether this thread is recording a function."""
     return thread.traces > 0 and C.gd_is_tracing(thread.home.handle)
+
+
+def argument_error(function: Any, arguments: tuple[Any, ...], error: ctypes.ArgumentError) -> Exception:
+    """What is to be raised of an argument that ctypes does not take."""
+    out_of_range, text = _integers.explain(function, arguments, error)
+    if not out_of_range:
+        return TypeError(text)
+    of_tensor = _api.OWNERS.get(function.__name__, "").startswith("t")  # an axis, an index or a size
+    return (ShapeError if of_tensor else InvalidError)(text)
 
 
 def fail(what: str = "an argument is None") -> None:

@@ -244,7 +244,7 @@ def _indices(rows: Any) -> Any:
     if rows is None:
         return None
     rows = rows.tolist() if hasattr(rows, "tolist") else list(rows)
-    return (ctypes.c_int64 * len(rows))(*rows)
+    return _convert.array_of(ctypes.c_int64, rows)
 
 
 def classes_as_json(names: list[str]) -> str:

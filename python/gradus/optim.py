@@ -58,7 +58,7 @@ class Schedule:
     def __init__(self, kind: str, lr: float, milestones: Iterable[int] = (), **options: float) -> None:
         self._schedule = _convert.options_of(_api.gd_schedule)
         times = list(milestones)
-        self._milestones = (ctypes.c_int64 * len(times))(*times)
+        self._milestones = _convert.array_of(ctypes.c_int64, times)
         if len(self._milestones):
             self._schedule.milestones = ctypes.addressof(self._milestones)
             self._schedule.milestone_count = len(self._milestones)

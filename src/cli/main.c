@@ -83,11 +83,11 @@ int main(int argc, char **argv)
     const char *name = argv[1];
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0) {
         print_help(stdout);
-        return CLI_OK;
+        return finish(CLI_OK);
     }
     if (strcmp(name, "--version") == 0) {
         printf("gradus %s\n", gd_version());
-        return CLI_OK;
+        return finish(CLI_OK);
     }
     for (int i = 0; i < COMMAND_COUNT; i++)
         if (strcmp(name, commands[i].name) == 0)

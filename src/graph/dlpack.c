@@ -227,19 +227,27 @@ static gd_status find_dtype(const dl_import *in, gd_dtype *dtype)
 }
 
 /* Strides as given, and where the first element in memory lies. */
-static void place_strides(dl_import *in)
+static gd_status place_strides(dl_import *in)
 {
+    /* Of an axis; all of them, in bytes, are numbers of 64 bits then. */
+    const int64_t most = INT64_MAX / (GD_MAX_RANK * 8);
     const int64_t *strides = in->from->strides;
     int64_t before = 0, after = 0;
     for (int i = 0; i < in->layout.rank; i++) {
-        if (strides)
+        const int64_t steps = in->layout.shape[i] - 1, farthest = most / (steps + !steps);
+        if (strides && steps) /* of one element none is taken */
             in->layout.stride[i] = strides[i];
-        int64_t reach = (in->layout.shape[i] - 1) * in->layout.stride[i];
+        const int64_t stride = in->layout.stride[i];
+        if (stride > farthest || stride < -farthest)
+            return gd_fail(GD_ERR_SHAPE, "%s: strides of %lld reach beyond any memory", in->who,
+                           (long long)stride);
+        const int64_t reach = steps * stride;
         before -= reach < 0 ? reach : 0;
         after += reach > 0 ? reach : 0;
     }
     in->layout.offset = before;
     in->span = (size_t)(before + after) + 1;
+    return GD_OK;
 }
 
 static bool is_of_host(const dl_tensor *from)
@@ -262,6 +270,8 @@ static gd_status read_layout(const gd_context *context, dl_import *in)
     gd_status status = find_dtype(in, &dtype);
     if (status != GD_OK)
         return status;
+    if (from->ndim > 0 && !from->shape)
+        return gd_fail(GD_ERR_INVALID, "%s: the shape is NULL", in->who);
     gd_shape shape = { .rank = from->ndim };
     for (int i = 0; i < shape.rank; i++)
         shape.dim[i] = from->shape[i];
@@ -269,7 +279,7 @@ static gd_status read_layout(const gd_context *context, dl_import *in)
     if (status == GD_OK && !from->data && gd_layout_count(&in->layout))
         status = gd_fail(GD_ERR_INVALID, "%s: the memory is NULL", in->who);
     if (status == GD_OK && gd_layout_count(&in->layout))
-        place_strides(in);
+        status = place_strides(in);
     return status;
 }
 

@@ -363,7 +363,17 @@ gd_tensor *gd_module_draw_with(gd_module *m, gd_shape shape, const gd_parameter_
     return t;
 }
 
-/* Whether t can be a parameter or a buffer of m: what optimizers and files take for granted. */
+/* Where t stands in m already; NULL: nowhere. */
+static const char *path_of(const gd_module *m, const gd_tensor *t)
+{
+    for (size_t i = 0; i < m->entry_count; i++)
+        if (m->entries[i].tensor == t)
+            return m->entries[i].path;
+    return NULL;
+}
+
+/* Whether t can be a parameter or a buffer of m: what optimizers and files take for granted. An optimizer would
+ * change a tensor of two paths twice. */
 static bool may_put(const gd_module *m, const char *path, gd_tensor *t, bool parameter)
 {
     if (!gd_set_requires_grad(t, gd_requires_grad(t))) /* ended, or not a leaf */
@@ -374,6 +384,12 @@ static bool may_put(const gd_module *m, const char *path, gd_tensor *t, bool par
         (void)gd_fail(GD_ERR_INVALID, "gd_module_put: the path is empty");
     else if (gd_names_find(&m->paths, path) >= 0)
         (void)gd_fail(GD_ERR_INVALID, "gd_module_put: there is a \"%s\" already", path);
+    else if (path_of(m, t))
+        (void)gd_fail(
+            GD_ERR_INVALID,
+            "gd_module_put: \"%s\" is the module's \"%s\", which an optimizer would change "
+            "twice; layers that share it ask for one path",
+            path, path_of(m, t));
     else if (parameter && gd_tensor_dtype(t) != m->dtype)
         (void)gd_fail(GD_ERR_DTYPE, "gd_module_put: \"%s\" is %s, the module's parameters are %s",
                       path, gd_dtype_name(gd_tensor_dtype(t)), gd_dtype_name(m->dtype));

@@ -577,7 +577,7 @@ static gd_tensor *take_random(gd_context *context, uint64_t words, uint64_t *off
 static gd_dtype factor_dtype(gd_tensor *const *qkv, gd_dtype dtype, const gd_attention_attr *attr)
 {
     const gd_device *device = qkv[Q]->context->device;
-    if (!gd_dtype_is_half(dtype))
+    if (!gd_dtype_is_half(dtype) || gd_compute_dtype(GD_OP_attention, dtype) != dtype)
         return gd_compute_dtype(GD_OP_attention, dtype);
     if (!gd_dtype_set_has(device->half_products, dtype))
         return GD_F32;

@@ -143,7 +143,7 @@ static gd_dtype factor_dtype(gd_op_id id, const gd_tensor *a, const gd_tensor *b
                              const gd_conv_attr *attr)
 {
     const gd_context *context = a->context;
-    if (!gd_dtype_is_half(dtype))
+    if (!gd_dtype_is_half(dtype) || gd_compute_dtype(id, dtype) != dtype)
         return gd_compute_dtype(id, dtype);
     if (!gd_dtype_set_has(context->device->half_products, dtype))
         return GD_F32;

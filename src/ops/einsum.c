@@ -376,7 +376,7 @@ static gd_tensor *build_einsum(const char *equation, gd_tensor *const *operands,
     if (!read_operands(&e, &at) || !read_result(&e, at))
         return NULL;
     for (int i = 0; i < e.count; i++) {
-        if (e.term[i].t->layout.dtype != GD_BF16 || dtype != GD_BF16)
+        if (e.term[i].t->layout.dtype != dtype || !gd_dtype_is_half(dtype))
             e.term[i].t = gd_as_dtype(e.term[i].t, compute);
         simplify_axes(&e, &e.term[i]);
         if (e.term[i].t)

@@ -128,7 +128,7 @@ static gd_tensor *gd_pow_log_slope(gd_tensor *x, gd_tensor *y, gd_tensor *slope)
 /* ---- second derivatives of activations ---- */
 
 /* phi(x) (2 - x^2), phi the density of the normal distribution */
-static gd_tensor *gd_gelu_second(gd_tensor *x)
+static gd_tensor *gelu_second(gd_tensor *x)
 {
     gd_tensor *square = gd_square(x);
     gd_tensor *density = gd_mul_scalar(gd_exp(gd_mul_scalar(square, -0.5)), 0.39894228040143267794);
@@ -137,7 +137,7 @@ static gd_tensor *gd_gelu_second(gd_tensor *x)
 
 /* (1 - t^2) (u' + x u'' / 2 - x t u'^2), t = tanh u, u = c (x + a x^3), c = sqrt(2 / pi), a =
  * 0.044715: u' = c + 3 c a x^2, x u'' / 2 = 3 c a x^2 */
-static gd_tensor *gd_gelu_tanh_second(gd_tensor *x)
+static gd_tensor *gelu_tanh_second(gd_tensor *x)
 {
     const double a = 0.044715, c = 0.79788456080286535588;
     gd_tensor *square = gd_square(x), *bend = gd_mul_scalar(square, 3.0 * c * a);
@@ -149,11 +149,20 @@ static gd_tensor *gd_gelu_tanh_second(gd_tensor *x)
 }
 
 /* s (1 - s) (2 + x (1 - 2 s)), s = sigmoid(x) */
-static gd_tensor *gd_silu_second(gd_tensor *x)
+static gd_tensor *silu_second(gd_tensor *x)
 {
     gd_tensor *s = gd_sigmoid(x), *slope = gd_mul(s, gd_rsub_scalar(s, 1.0));
     gd_tensor *rest = gd_mul(x, gd_rsub_scalar(gd_mul_scalar(s, 2.0), 1.0));
     return gd_mul(slope, gd_add_scalar(rest, 2.0));
+}
+
+/* Numbers of 16 bits on the way would be inexact, and not finite where the derivative is. */
+static gd_tensor *gd_second(gd_tensor *x, gd_tensor *(*second)(gd_tensor *x))
+{
+    const gd_dtype dtype = x->layout.dtype;
+    if (dtype != GD_F16 && dtype != GD_BF16)
+        return second(x);
+    return gd_as_dtype(second(gd_as_dtype(x, GD_F32)), dtype);
 }
 
 /* ---- rows ---- */

@@ -4,7 +4,7 @@
 #include "backend/backend.h"
 
 /* ---- matmul: [.., m, k] @ [.., k, n]. The op gives sums in the dtype that they are made in: f32 of
- * bf16, which builders round once, after what is added to them. ---- */
+ * f16 and bf16, which builders round once, after what is added to them. ---- */
 
 static gd_status fail_shapes(const gd_layout *x, const gd_layout *y, const char *why, int64_t a,
                              int64_t b)
@@ -67,7 +67,8 @@ static gd_tensor *gradient_product(const gd_tensor *t, gd_tensor *a, gd_tensor *
 static bool vjp_matmul(gd_tensor *r, gd_tensor *g, gd_tensor **d)
 {
     gd_tensor *x = r->inputs[0], *y = r->inputs[1];
-    g = gd_as_dtype(g, x->layout.dtype); /* sums of bf16 were rounded to it: so is their gradient */
+    g = gd_as_dtype(g,
+                    x->layout.dtype); /* sums of halves were rounded to it: so is their gradient */
     if (!g)
         return false;
     if (gd_wants_grad(x) && !gd_put(&d[0], gradient_product(x, g, transposed(y))))
@@ -86,7 +87,8 @@ const gd_op gd_op_matmul = { .id = GD_OP_matmul,
                              .name = "matmul",
                              .arity = 2,
                              .flags = GD_OP_LOWER,
-                             .dtypes = GD_DTYPES_COMMON | GD_DTYPE_SET(GD_BF16),
+                             .dtypes =
+                                 GD_DTYPES_COMMON | GD_DTYPE_SET(GD_BF16) | GD_DTYPE_SET(GD_F16),
                              .alike = GD_ALIKE_ALL,
                              .infer = infer_matmul,
                              .vjp = vjp_matmul,
@@ -244,7 +246,8 @@ static void format_linear(const void *attr, char *text, size_t size)
 const gd_op gd_op_linear = { .id = GD_OP_linear,
                              .name = "linear",
                              .arity = GD_OP_VARIADIC,
-                             .dtypes = GD_DTYPES_REAL | GD_DTYPE_SET(GD_BF16),
+                             .dtypes =
+                                 GD_DTYPES_REAL | GD_DTYPE_SET(GD_BF16) | GD_DTYPE_SET(GD_F16),
                              .alike = 1 << 1,
                              .flags = GD_OP_COMPILER_ONLY,
                              .attr_size = sizeof(gd_linear_attr),

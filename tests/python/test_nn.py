@@ -182,6 +182,14 @@ def test_models_in_double():
     assert recurrent(gd.randn(2, 7, 3, dtype="float64")).dtype == gd.float64 and len(before) == len(list(recurrent.parameters()))
 
 
+def test_what_modules_share_stays_one_elsewhere():
+    first, second = nn.Linear(3, 3), nn.Linear(3, 3)
+    second.weight = first.weight
+    model = nn.Sequential(first, second)
+    for where in ("float64", gd.Context(), "reference"):
+        assert model.to(where) is model and first.weight is second.weight and len(list(model.parameters())) == 3
+
+
 def test_models_for_tokens():
     model = nn.DecoderOnly(vocabulary=11, width=8, heads=2, layers=1, max_length=6)
     tokens = gd.randint(0, 11, (2, 6))

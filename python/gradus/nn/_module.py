@@ -216,12 +216,16 @@ class Module:
         device, model.to("opencl:0"). They are other tensors then: before optimizers are made."""
         place = _context.place_of(where) if _context.is_place(where) else None
         wanted = None if place else as_dtype(where)
+        moved: dict[int, tuple[Tensor, Tensor]] = {}  # by id: one that modules share stays one
         for module in self.modules():
             for kind in (module._parameters, module._buffers):
                 for name, t in kind.items():
                     if _context.home_of(t._h) is not place if place else t.dtype.is_float and t.dtype is not wanted:
-                        made = t.detach()._moved(place) if place else t.detach().to(wanted)
-                        kind[name] = Parameter._adopt(made).requires_grad_(t.requires_grad) if isinstance(t, Parameter) else made
+                        if id(t) not in moved:
+                            made = t.detach()._moved(place) if place else t.detach().to(wanted)
+                            is_parameter = isinstance(t, Parameter)
+                            moved[id(t)] = t, Parameter._adopt(made).requires_grad_(t.requires_grad) if is_parameter else made
+                        kind[name] = moved[id(t)][1]
             module.__dict__.update(_dtype=wanted or module._dtype, _library=None)
             module._converted()
         grow()

@@ -7,7 +7,7 @@
  * max(m, max S), a = exp(m - m'), l = l a + sum(exp(S - m')), O = O a + exp(S - m') V; at the end O
  * / l.
  *
- * bf16: the products multiply bf16 with sums in f32 (gemm_bf16.h); a tile's scores, softmax, sums
+ * bf16: the products multiply bf16 with sums in f32 (gemm_half.h); a tile's scores, softmax, sums
  * and gradients are f32; what is multiplied next, exp(S - m') with dropout, and the gradient of
  * the scores, is rounded to bf16 once (l is of numbers not rounded). O and the gradients of q, k
  * and v are added up in f32.

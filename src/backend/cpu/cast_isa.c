@@ -10,10 +10,7 @@
  * end. */
 #include "backend/cpu/cast.h"
 #include "backend/cpu/isa.h"
-
-#if defined(GD_ISA_AVX2_BUILD)
-#include <immintrin.h>
-#endif
+#include "backend/cpu/simd_half.h"
 
 GD_CAST_FLOAT_TO_INTEGER(f32, float, i32, int32_t, -0x1p31f, 0x1p31f, INT32_MIN, INT32_MAX)
 GD_CAST_FLOAT_TO_INTEGER(f32, float, i64, int64_t, -0x1p63f, 0x1p63f, INT64_MIN, INT64_MAX)
@@ -49,40 +46,43 @@ LOOP(f32, float, i32, int32_t, f32_to_i32(x))
 LOOP(f32, float, i64, int64_t, f32_to_i64(x))
 LOOP(f32, float, u8, uint8_t, f32_to_u8(x))
 LOOP(f32, float, bool, uint8_t, x != 0)
-LOOP(f32, float, f16, uint16_t, gd_f32_to_f16(x))
-#if defined(GD_ISA_AVX2_BUILD)
-/* 8 numbers as gd_f32_to_bf16 rounds them, in the low halves of 32 bits. Compilers make twice as many
- * instructions of the loop below. */
-static inline __m256i bf16_of_8(const float *x)
-{
-    const __m256 value = _mm256_loadu_ps(x);
-    const __m256i bits = _mm256_castps_si256(value);
-    const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
-    const __m256i rounded =
-        _mm256_add_epi32(_mm256_add_epi32(bits, _mm256_set1_epi32(0x7fff)), odd);
-    const __m256i nan = _mm256_or_si256(bits, _mm256_set1_epi32(0x400000));
-    const __m256 is_nan = _mm256_cmp_ps(value, value, _CMP_UNORD_Q);
-    return _mm256_srli_epi32(_mm256_castps_si256(_mm256_blendv_ps(
-                                 _mm256_castsi256_ps(rounded), _mm256_castsi256_ps(nan), is_nan)),
-                             16);
-}
 
-static void f32_to_bf16_loop(const void *px, const void *py, const void *pz, void *po, int64_t n)
-{
-    (void)py, (void)pz;
-    const float *x = px;
-    uint16_t *out = po;
-    int64_t i = 0;
-    for (; i + 16 <= n; i += 16) {
-        const __m256i packed = _mm256_packus_epi32(bf16_of_8(x + i), bf16_of_8(x + i + 8));
-        _mm256_storeu_si256((__m256i *)(void *)(out + i), _mm256_permute4x64_epi64(packed, 0xD8));
+/* f32 and halves by whole vectors where there are instructions for it. */
+#ifdef GD_SIMD_STORES_HALVES
+#define TO_HALF(half)                                                                          \
+    static void f32_to_##half##_loop(const void *px, const void *py, const void *pz, void *po, \
+                                     int64_t n)                                                \
+    {                                                                                          \
+        (void)py, (void)pz;                                                                    \
+        const float *x = px;                                                                   \
+        uint16_t *out = po;                                                                    \
+        int64_t i = 0;                                                                         \
+        for (; i + VF32_LANES <= n; i += VF32_LANES)                                           \
+            vf32_store_##half(out + i, vf32_load(x + i));                                      \
+        for (; i < n; i++)                                                                     \
+            out[i] = gd_f32_to_##half(x[i]);                                                   \
     }
-    for (; i < n; i++)
-        out[i] = gd_f32_to_bf16(x[i]);
-}
+#define OF_HALF(half)                                                                        \
+    static void half##_to_f32_loop(const void *px, const void *py, const void *pz, void *po, \
+                                   int64_t n)                                                \
+    {                                                                                        \
+        (void)py, (void)pz;                                                                  \
+        const uint16_t *x = px;                                                              \
+        float *out = po;                                                                     \
+        int64_t i = 0;                                                                       \
+        for (; i + VF32_LANES <= n; i += VF32_LANES)                                         \
+            vf32_store(out + i, vf32_load_##half(x + i));                                    \
+        for (; i < n; i++)                                                                   \
+            out[i] = gd_##half##_to_f32(x[i]);                                               \
+    }
 #else
-LOOP(f32, float, bf16, uint16_t, gd_f32_to_bf16(x))
+#define TO_HALF(half) LOOP(f32, float, half, uint16_t, gd_f32_to_##half(x))
+#define OF_HALF(half) LOOP(half, uint16_t, f32, float, gd_##half##_to_f32(x))
 #endif
+TO_HALF(f16)
+TO_HALF(bf16)
+OF_HALF(f16)
+OF_HALF(bf16)
 
 LOOP(f64, double, f32, float, x)
 LOOP(f64, double, i32, int32_t, f64_to_i32(x))
@@ -118,7 +118,6 @@ LOOP(u8, uint8_t, f16, uint16_t, gd_f32_to_f16(x))
 LOOP(u8, uint8_t, bf16, uint16_t, gd_f32_to_bf16(x))
 
 #define HALF_LOOPS(half)                                                  \
-    LOOP(half, uint16_t, f32, float, gd_##half##_to_f32(x))               \
     LOOP(half, uint16_t, f64, double, gd_##half##_to_f32(x))              \
     LOOP(half, uint16_t, i32, int32_t, f32_to_i32(gd_##half##_to_f32(x))) \
     LOOP(half, uint16_t, i64, int64_t, f32_to_i64(gd_##half##_to_f32(x))) \

@@ -1,5 +1,5 @@
 /* backend/cpu/conv_bf16_isa.c: convolution of bfloat16 and its gradients, with sums in f32, where
- * AVX512-BF16 or AMX multiplies. Each is a product of bfloat16 (gemm_bf16.h), whose packers read the
+ * AVX512-BF16 or AMX multiplies. Each is a product of bfloat16 (gemm_half.h), whose packers read the
  * image through windows, and which is within that header's bound; steps are those of conv.h:
  *     Y[o, positions]  = W[o, channel and tap]  @ window[channel and tap, positions]
  *     dX[c, positions] = W[c, channel and tap]  @ window of dY, a product for each phase of the stride

@@ -225,7 +225,7 @@ static __attribute__((noinline)) void conv_panel(const conv_t *v, int64_t row, i
     if (v->a_plain && row + 2 * rows <= v->m) {
         const int64_t tiles = (columns + COLUMNS_MAX - 1) / COLUMNS_MAX;
         t.next_a = v->a + (row + rows) * v->a_row + step;
-        t.next_a_row = v->a_row;
+        t.next_a_bytes = v->a_row * (int64_t)sizeof(float);
         t.next_lines = (depth + LINE * tiles - 1) / (LINE * tiles);
     }
     for (int64_t j = 0; j < columns; j += COLUMNS_MAX) {

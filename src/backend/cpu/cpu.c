@@ -8,7 +8,7 @@
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/attention.h"
 #include "backend/cpu/elementwise.h"
-#include "backend/cpu/gemm_bf16.h"
+#include "backend/cpu/gemm_half.h"
 #include "backend/cpu/recurrent.h"
 #include "base/error.h"
 #include "base/memory.h"
@@ -71,6 +71,7 @@ static void fill_table(gd_cpu_device *cpu)
     cpu->gemm_f32 = chosen->gemm_f32;
     cpu->gemm_f64 = chosen->gemm_f64;
     cpu->gemm_bf16 = gd_gemm_bf16(cpu->isa);
+    cpu->gemm_f16 = gd_gemm_f16(cpu->isa);
     cpu->quantized = chosen->quantized;
 #ifdef GD_HAVE_AVX512_VNNI
     if (cpu->isa == GD_ISA_AVX512 && gd_cpu_may_use(GD_CPU_AVX512_VNNI))
@@ -152,7 +153,7 @@ static gd_device *cpu_open(const gd_open_options *options, int index)
     cpu->base.backend = &gd_backend_cpu;
     cpu->base.name = gd_backend_cpu.name;
     cpu->base.isa = gd_isa_name(isa);
-    cpu->base.half_products = GD_DTYPE_SET(GD_BF16);
+    cpu->base.half_products = GD_DTYPE_SET(GD_BF16) | GD_DTYPE_SET(GD_F16);
     cpu->base.host_memory = true;
     cpu->base.alignment = 64;
     cpu->base.limits = limits;

@@ -13,7 +13,7 @@
 typedef struct gd_cpu_device {
     gd_device base; /* first: a gd_device is one of these when its back end is the CPU's */
     gd_isa isa;
-    const gd_gemm_micro *gemm_f32, *gemm_f64, *gemm_bf16;
+    const gd_gemm_micro *gemm_f32, *gemm_f64, *gemm_bf16, *gemm_f16;
     gd_quantized_kernels quantized;
     gd_conv_fn conv_f32[3]; /* forward, gradient by the input, by the weight */
     gd_paths paths;

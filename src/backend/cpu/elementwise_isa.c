@@ -17,7 +17,7 @@ extern const gd_ew_loop gd_ew_ops_i8_baseline[GD_OP_ELEMENTWISE_COUNT],
     gd_ew_ops_u16_baseline[GD_OP_ELEMENTWISE_COUNT],
     gd_ew_ops_u32_baseline[GD_OP_ELEMENTWISE_COUNT],
     gd_ew_ops_u64_baseline[GD_OP_ELEMENTWISE_COUNT];
-extern const gd_ew_loop GD_ISA_NARROW_NAME(gd_ew_casts)[GD_DTYPE_COUNT][GD_DTYPE_COUNT];
+extern const gd_ew_loop GD_ISA_NAME(gd_ew_casts)[GD_DTYPE_COUNT][GD_DTYPE_COUNT];
 #define DECLARE_COPY(name)                                                                   \
     void GD_ISA_NAME(name)(const void *x, int64_t row_stride, int64_t col_stride, void *out, \
                            int64_t out_row_stride, int64_t rows, int64_t cols);
@@ -53,7 +53,7 @@ const gd_ew_table GD_ISA_NAME(gd_ew_table) = {
         [GD_U32] = gd_ew_ops_u32_baseline,
         [GD_U64] = gd_ew_ops_u64_baseline,
     },
-    .cast = GD_ISA_NARROW_NAME(gd_ew_casts),
+    .cast = GD_ISA_NAME(gd_ew_casts),
     .copy = {
         GD_ISA_NAME(gd_ew_copy_8),
         GD_ISA_NAME(gd_ew_copy_16),

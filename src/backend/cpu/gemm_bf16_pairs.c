@@ -2,7 +2,7 @@
  * products to each lane. Tiles are as high and wide as those of f32 (gemm_tile.h), and walk along k
  * in pairs.
  */
-#include "backend/cpu/gemm_bf16.h"
+#include "backend/cpu/gemm_half.h"
 
 #ifdef GD_HAVE_AVX512_BF16
 

@@ -2,7 +2,7 @@
  * rows of 64 bytes. TDPBF16PS adds to 16 x 16 sums the products of 16 rows of 32 numbers of A with
  * 32 rows of 16 numbers of B. A tile here is 32 x 32: four registers of sums, two of A, two of B.
  */
-#include "backend/cpu/gemm_bf16.h"
+#include "backend/cpu/gemm_half.h"
 
 #ifdef GD_HAVE_AMX_BF16
 

@@ -53,9 +53,9 @@ static gd_gemm_choice choose_transposed(const gd_gemm_micro *micro, const gd_gem
 /* The way of a product with one row. BLOCKS: none suits the strides of B. */
 static gd_gemm_choice choose_row(const gd_gemm_micro *micro, const gd_gemm_product *p, int64_t n)
 {
-    if (n < micro->lanes && !micro->any_width && (n == 1 || p->b_col == 1))
+    if (n < micro->lanes && !(micro->any_width && micro->row->chains) && (n == 1 || p->b_col == 1))
         return (gd_gemm_choice){ GD_GEMM_SCALARS, "fewer columns than a vector has lanes" };
-    if ((p->b_col == 1 || n == 1) && n <= 2 * micro->columns)
+    if (micro->row->chains && (p->b_col == 1 || n == 1) && n <= 2 * micro->columns)
         return (gd_gemm_choice){ GD_GEMM_CHAINS, "few columns: all sums stay in registers" };
     if (p->b_col == 1 || n == 1)
         return (gd_gemm_choice){ GD_GEMM_STREAMS, "one row: B is read once, in long runs" };

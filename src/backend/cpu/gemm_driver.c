@@ -185,7 +185,7 @@ static void set_fetch(const block *b, int64_t row, int64_t j, gd_gemm_tile *t)
     while (at >= before + lines_of(f) && f < p->fetch + p->fetches - 1)
         before += lines_of(f++);
     t->next_a = (const char *)f->first + row * f->row + (at - before) * GD_LINE_BYTES;
-    t->next_a_row = f->row / micro->a_bytes;
+    t->next_a_bytes = f->row;
     t->next_lines = gd_gemm_least(end, before + lines_of(f)) - at;
 }
 
@@ -207,7 +207,7 @@ static void set_next(const block *b, int64_t row, int64_t rows, gd_gemm_tile *t)
     const int64_t tiles = (b->columns + micro->columns - 1) / micro->columns;
     const int64_t line = GD_LINE_BYTES / micro->a_bytes; /* numbers */
     t->next_a = gd_gemm_at(t->a, next_block ? micro->depth : rows * p->a_row, micro->a_bytes);
-    t->next_a_row = p->a_row;
+    t->next_a_bytes = p->a_row * micro->a_bytes;
     t->next_lines = (t->depth + line * tiles - 1) / (line * tiles);
 }
 

@@ -5,8 +5,9 @@
 #define GD_BACKEND_CPU_GEMM_KERNELS_H
 
 #include "backend/cpu/gemm_pack.h"
-#include "backend/cpu/gemm_rows.h"
 #include "backend/cpu/gemm_tile.h"
+
+#include "backend/cpu/gemm_rows.h"
 
 static const gd_gemm_row_kernels row_kernels = { .chains = row_chains,
                                                  .dots = row_dots,

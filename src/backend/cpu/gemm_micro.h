@@ -30,9 +30,9 @@ typedef struct gd_gemm_tile {
     bool accumulate; /* add to C: not the first block of k */
     bool relu;
     const void *next_a; // [rows, ..]: where the next panel of A begins, to be fetched meanwhile:
-    int64_t next_a_row, next_lines; /* so many cache lines of each row */
-    int64_t next_b;                 /* how far on in B to fetch what comes after this; 0: nothing */
-    int64_t rows;                   /* fewer than the kernel's where height_unit is more than 1 */
+    int64_t next_a_bytes, next_lines; /* bytes from row to row, and so many cache lines of each */
+    int64_t next_b; /* how far on in B to fetch what comes after this; 0: nothing */
+    int64_t rows;   /* fewer than the kernel's where height_unit is more than 1 */
 } gd_gemm_tile;
 
 typedef void (*gd_gemm_tile_fn)(const gd_gemm_tile *t);
@@ -62,7 +62,7 @@ typedef struct gd_gemm_product {
 
 /* Products with one row, y[n] = x[k] @ B[k, n]: gemm_rows.h. */
 typedef struct gd_gemm_row_kernels {
-    /* Whole products. B with contiguous rows, or one column: */
+    /* Whole products. B with contiguous rows, or one column; NULL: `sums` instead. */
     void (*chains)(const gd_gemm_product *p);
     /* B transposed in memory, n at least a vector: */
     void (*dots)(const gd_gemm_product *p);

@@ -7,6 +7,15 @@
 
 #include "backend/cpu/gemm_real.h"
 
+/* What is packed: numbers as tiles read them, or an includer's, which become those. */
+#ifndef ITEM
+#define ITEM                      REAL
+#define ITEM_LOAD(p)              V(load)(p)
+#define ITEM_LOAD_FIRST(p, count) V(load_masked)(V(mask_first)(count), p)
+#define ITEM_VALUE(x)             (x)
+#endif
+#define ITEM_LINE (GD_LINE_BYTES / (int)sizeof(ITEM)) /* of them in a cache line */
+
 #define PACK_DEPTH 16 /* steps of k packed at a time: rows of B are read in as many streams */
 
 /* Columns [first, first+width) of rows [0, depth) of b, transposed in memory (b_step == 1), to dst
@@ -15,19 +24,18 @@ static void pack_transposed(void *to, int64_t dst_row, const void *from, int64_t
                             int64_t depth, int64_t width)
 {
     REAL *dst = to;
-    const REAL *b = from;
+    const ITEM *b = from;
     for (int64_t j = 0; j < width; j += LANES) {
-        const REAL *column[LANES];
+        const ITEM *column[LANES];
         for (int i = 0; i < LANES; i++) /* past the edge: the last column again, not to be kept */
             column[i] = b + (j + i < width ? j + i : width - 1) * b_col;
         for (int64_t p = 0; p < depth; p += LANES) {
             const int64_t rest = depth - p;
-            const VMASK mask = V(mask_first)(rest < LANES ? rest : LANES);
             VEC square[LANES];
             UNROLL
             for (int i = 0; i < LANES; i++)
                 square[i] =
-                    rest < LANES ? V(load_masked)(mask, column[i] + p) : V(load)(column[i] + p);
+                    rest < LANES ? ITEM_LOAD_FIRST(column[i] + p, rest) : ITEM_LOAD(column[i] + p);
             V(transpose)(square);
             UNROLL
             for (int i = 0; i < LANES; i++)
@@ -38,26 +46,25 @@ static void pack_transposed(void *to, int64_t dst_row, const void *from, int64_t
 }
 
 /* The same with contiguous rows (b_col == 1). */
-static void pack_rows(REAL *dst, int64_t dst_row, const REAL *b, int64_t b_step, int64_t depth,
+static void pack_rows(REAL *dst, int64_t dst_row, const ITEM *b, int64_t b_step, int64_t depth,
                       int64_t width)
 {
     const int64_t whole = width / LANES * LANES;
-    const VMASK mask = V(mask_first)(width - whole);
     for (int64_t p = 0; p < depth; p++, dst += dst_row, b += b_step) {
         for (int64_t j = 0; j < whole; j += LANES)
-            V(store)(dst + j, V(load)(b + j));
+            V(store)(dst + j, ITEM_LOAD(b + j));
         if (whole < width)
-            V(store)(dst + whole, V(load_masked)(mask, b + whole));
+            V(store)(dst + whole, ITEM_LOAD_FIRST(b + whole, width - whole));
     }
 }
 
 /* The same with any strides. */
-static void pack_any(REAL *dst, int64_t dst_row, const REAL *b, int64_t b_step, int64_t b_col,
+static void pack_any(REAL *dst, int64_t dst_row, const ITEM *b, int64_t b_step, int64_t b_col,
                      int64_t depth, int64_t width)
 {
     for (int64_t p = 0; p < depth; p++, dst += dst_row, b += b_step)
         for (int64_t j = 0; j < dst_row; j++)
-            dst[j] = j < width ? b[j * b_col] : (REAL)0;
+            dst[j] = j < width ? ITEM_VALUE(b[j * b_col]) : (REAL)0;
 }
 
 /* b [depth, columns] -> panels of COLUMNS_MAX columns one after the other, each [depth, its width
@@ -75,7 +82,7 @@ static void pack_b(void *dst, const void *b, int64_t b_step, int64_t b_col, int6
             const int64_t width = columns - j < COLUMNS_MAX ? columns - j : COLUMNS_MAX;
             const int64_t dst_row = (width + LANES - 1) / LANES * LANES;
             REAL *to = (REAL *)dst + j * depth + p * dst_row;
-            const REAL *from = (const REAL *)b + p * b_step + j * b_col;
+            const ITEM *from = (const ITEM *)b + p * b_step + j * b_col;
             if (b_col == 1)
                 pack_rows(to, dst_row, from, b_step, steps, width);
             else if (b_step == 1)

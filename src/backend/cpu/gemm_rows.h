@@ -6,7 +6,7 @@
 #ifndef GD_BACKEND_CPU_GEMM_ROWS_H
 #define GD_BACKEND_CPU_GEMM_ROWS_H
 
-#include "backend/cpu/gemm_tile.h"
+#include "backend/cpu/gemm_pack.h"
 
 #define STREAMS GD_GEMM_ABREAST
 
@@ -33,6 +33,7 @@ static void store_row(const gd_gemm_product *p, int64_t first, int64_t count, co
     }
 }
 
+#ifdef CHAINS_MAX /* of gemm_tile.h */
 /* Few columns, contiguous: all of k in registers, blocks side by side. */
 static void row_chains(const gd_gemm_product *p)
 {
@@ -65,24 +66,27 @@ static void row_chains(const gd_gemm_product *p)
         j += columns;
     }
 }
+#endif
 
 /* One number of C with several blocks side by side, for fewer columns than a vector holds where
  * masks are not free. */
-static REAL dot_scalar(const REAL *x, int64_t x_step, const REAL *y, int64_t y_step, int64_t k)
+static REAL dot_scalar(const ITEM *x, int64_t x_step, const ITEM *y, int64_t y_step, int64_t k)
 {
+    enum { BLOCKS = 4 };
     REAL total = 0;
-    for (int64_t from = 0; from < k; from += CHAINS_MAX * GD_GEMM_KC) {
+    for (int64_t from = 0; from < k; from += BLOCKS * GD_GEMM_KC) {
         const int64_t rest = k - from;
-        REAL sum[CHAINS_MAX] = { 0 };
+        REAL sum[BLOCKS] = { 0 };
         for (int64_t p = 0; p < GD_GEMM_KC && p < rest; p++) {
             UNROLL
-            for (int g = 0; g < CHAINS_MAX; g++) {
+            for (int g = 0; g < BLOCKS; g++) {
                 const int64_t at = p + g * GD_GEMM_KC;
                 if (at < rest)
-                    sum[g] = FMA(x[(from + at) * x_step], y[(from + at) * y_step], sum[g]);
+                    sum[g] = FMA(ITEM_VALUE(x[(from + at) * x_step]),
+                                 ITEM_VALUE(y[(from + at) * y_step]), sum[g]);
             }
         }
-        for (int g = 0; g < CHAINS_MAX && g * GD_GEMM_KC < rest; g++)
+        for (int g = 0; g < BLOCKS && g * GD_GEMM_KC < rest; g++)
             total = from == 0 && g == 0 ? sum[g] : total + sum[g];
     }
     return total;
@@ -90,7 +94,7 @@ static REAL dot_scalar(const REAL *x, int64_t x_step, const REAL *y, int64_t y_s
 
 static void row_scalars(const gd_gemm_product *p)
 {
-    const REAL *b = p->b;
+    const ITEM *b = p->b;
     for (int64_t j = 0; j < p->n; j++) {
         const REAL y = dot_scalar(p->a, p->a_col, b + j * p->b_col, p->b_row, p->k);
         store_row(p, j, 1, &y);
@@ -102,20 +106,19 @@ static void row_scalars(const gd_gemm_product *p)
  * rows at `next`, which are read afterwards, are meanwhile fetched into the second-level cache, one
  * after the other. NULL: there are none. */
 GD_SIMD_INLINE void row_stream(const gd_gemm_product *p, int64_t from, const int rows,
-                               const REAL *next, const REAL *start, REAL *s)
+                               const ITEM *next, const REAL *start, REAL *s)
 {
     const int64_t whole = p->n / LANES * LANES;
-    const VMASK mask = V(mask_first)(p->n - whole);
-    const REAL *b = (const REAL *)p->b + from * p->b_row, *next_end = next ? next + p->n : NULL;
-    const REAL *a = p->a;
+    const ITEM *b = (const ITEM *)p->b + from * p->b_row, *next_end = next ? next + p->n : NULL;
+    const ITEM *a = p->a;
     VEC x[STREAMS];
     UNROLL
     for (int r = 0; r < rows; r++)
-        x[r] = V(set1)(a[(from + r) * p->a_col]);
+        x[r] = V(set1)(ITEM_VALUE(a[(from + r) * p->a_col]));
     for (int64_t j = 0; j < whole; j += LANES) {
         if (rows > 1 && next) {
             UNROLL
-            for (int r = 0; r < rows; r += (int)(LINE / LANES))
+            for (int r = 0; r < rows; r += (int)(ITEM_LINE / LANES))
                 __builtin_prefetch(next + r * LANES, 0, 2);
             next += rows * LANES;
             if (next >= next_end) {
@@ -126,14 +129,14 @@ GD_SIMD_INLINE void row_stream(const gd_gemm_product *p, int64_t from, const int
         VEC sum = start ? V(load)(start + j) : V(zero)();
         UNROLL
         for (int r = 0; r < rows; r++)
-            sum = V(fma)(x[r], V(load)(b + r * p->b_row + j), sum);
+            sum = V(fma)(x[r], ITEM_LOAD(b + r * p->b_row + j), sum);
         V(store)(s + j, sum);
     }
     if (whole < p->n) {
         VEC sum = start ? V(load)(start + whole) : V(zero)();
         UNROLL
         for (int r = 0; r < rows; r++)
-            sum = V(fma)(x[r], V(load_masked)(mask, b + r * p->b_row + whole), sum);
+            sum = V(fma)(x[r], ITEM_LOAD_FIRST(b + r * p->b_row + whole, p->n - whole), sum);
         V(store)(s + whole, sum);
     }
 }
@@ -143,12 +146,13 @@ GD_SIMD_INLINE void row_stream(const gd_gemm_product *p, int64_t from, const int
 static __attribute__((noinline)) void row_sums(const gd_gemm_product *p, int64_t from, int64_t end,
                                                int64_t then, const void *from_sums, void *sums)
 {
-    const REAL *b = p->b, *start = from_sums;
+    const ITEM *b = p->b;
+    const REAL *start = from_sums;
     REAL *s = sums;
     const bool large = p->k * p->n > GD_GEMM_LARGE;
     for (; from + STREAMS <= end; from += STREAMS, start = s) {
         const int64_t next = from + 2 * STREAMS <= end ? from + STREAMS : then;
-        const REAL *fetched = large && next >= 0 ? b + next * p->b_row : NULL;
+        const ITEM *fetched = large && next >= 0 ? b + next * p->b_row : NULL;
         row_stream(p, from, STREAMS, fetched, start, s);
     }
     for (; from < end; from++, start = s)
@@ -172,42 +176,42 @@ static void row_dots(const gd_gemm_product *p)
 {
     const bool fetch = p->b_col == p->k && p->k * p->n > GD_GEMM_LARGE;
     const int64_t b_col = p->b_col;
-    const REAL *rows = p->b, *a = p->a;
+    const ITEM *rows = p->b, *a = p->a;
     for (int64_t j = 0; j < p->n; j += LANES) {
         const int64_t first = LEAST(j, p->n - LANES); /* at the edge some columns twice */
-        const REAL *b = rows + first * b_col, *next = b + LANES * b_col;
+        const ITEM *b = rows + first * b_col, *next = b + LANES * b_col;
         VEC total = V(zero)();
         for (int64_t block = 0; block < p->k; block += GD_GEMM_KC) {
             const int64_t end = LEAST(p->k, block + GD_GEMM_KC);
-            const REAL *x = a + block * p->a_col;
+            const ITEM *x = a + block * p->a_col;
             VEC sum = V(zero)();
             int64_t q = block;
             for (; q + LANES <= end; q += LANES) {
                 VEC square[LANES];
-                const REAL *column = b + q;
+                const ITEM *column = b + q;
                 UNROLL
                 for (int i = 0; i < LANES; i++) {
-                    square[i] = V(load)(column + i % 4 * b_col);
+                    square[i] = ITEM_LOAD(column + i % 4 * b_col);
                     if (fetch)
                         __builtin_prefetch(column + i % 4 * b_col + LANES, 0, 3);
                     if (i % 4 == 3) { /* one pointer: sixteen were walked from memory */
                         column += 4 * b_col;
                         OPAQUE(column);
                     }
-                    if (fetch && i % (LINE / LANES) == 0)
+                    if (fetch && i % (ITEM_LINE / LANES) == 0)
                         __builtin_prefetch(next + i * LANES, 0, 2);
                 }
                 next += LANES * LANES;
                 V(transpose)(square);
                 UNROLL
                 for (int i = 0; i < LANES; i++, x += p->a_col)
-                    sum = V(fma)(V(set1)(*x), square[i], sum);
+                    sum = V(fma)(V(set1)(ITEM_VALUE(*x)), square[i], sum);
             }
             for (; q < end; q++, x += p->a_col) {
                 REAL row[LANES];
                 for (int i = 0; i < LANES; i++)
-                    row[i] = b[i * b_col + q];
-                sum = V(fma)(V(set1)(*x), V(load)(row), sum);
+                    row[i] = ITEM_VALUE(b[i * b_col + q]);
+                sum = V(fma)(V(set1)(ITEM_VALUE(*x)), V(load)(row), sum);
             }
             total = block == 0 ? sum : V(add)(total, sum);
         }

@@ -29,16 +29,17 @@ GD_SIMD_INLINE void tile_sums(const gd_gemm_tile *t, VEC sum[][VECS_MAX], const 
     const int64_t row = t->a_row, b_step = t->b_step, next_b = t->next_b;
     int64_t a_step = t->a_step;
     const REAL *a0 = t->a, *a4 = a0 + 4 * row, *a8 = a4 + 4 * row, *a12 = a8 + 4 * row;
-    const REAL *b = t->b, *next_a = t->next_a;
+    const REAL *b = t->b;
+    const char *next_a = t->next_a;
     REAL *b_copy = t->b_copy;
     int64_t next_lines = t->next_lines;
     for (int64_t left = t->depth; left > 0;) {
         int64_t steps = left;
         if (next_lines-- > 0) {
-            const REAL *line = next_a;
-            for (int i = 0; i < rows; i++, line += t->next_a_row)
+            const char *line = next_a;
+            for (int i = 0; i < rows; i++, line += t->next_a_bytes)
                 __builtin_prefetch(line, 0, 2);
-            next_a += LINE;
+            next_a += GD_LINE_BYTES;
             steps = LEAST(left, LINE);
         }
         left -= steps;

@@ -1,4 +1,4 @@
-/* backend/cpu/matmul.c: matmul, linear and matmul_relu_grad on the CPU. Floats, with bfloat16, go to
+/* backend/cpu/matmul.c: matmul, linear and matmul_relu_grad on the CPU. Floats, with f16 and bf16, go to
  * gemm.h, of which only the operands' description is made here, and in a plan what was decided of
  * it; integers go through a plain loop, exact modulo 2^bits. */
 #include "backend/cpu/cpu.h"
@@ -113,7 +113,10 @@ static const gd_gemm_micro *micro_of(const gd_kernel_call *call)
 {
     const gd_cpu_device *cpu = (const gd_cpu_device *)call->device;
     const gd_dtype dtype = call->in[0].layout->dtype;
-    return dtype == GD_F64 ? cpu->gemm_f64 : dtype == GD_BF16 ? cpu->gemm_bf16 : cpu->gemm_f32;
+    return dtype == GD_F64    ? cpu->gemm_f64
+           : dtype == GD_BF16 ? cpu->gemm_bf16
+           : dtype == GD_F16  ? cpu->gemm_f16
+                              : cpu->gemm_f32;
 }
 
 /* What a plan has: whether there is something to compute, and how. */

@@ -1,5 +1,5 @@
-/* tests/test_gemm_bf16.c: products of bfloat16 with sums in f32 against the product in double, within
- * the bound of gemm_bf16.h, by every kind of kernel that this machine runs; and that neither the
+/* tests/test_gemm_half.c: products of bfloat16 and of f16 with sums in f32 against the product in double, within
+ * the bound of gemm_half.h, by every kind of kernel that this machine runs; and that neither the
  * number of threads nor the blocking changes a bit. C lies in a buffer of known bytes, which must
  * be the same afterwards.
  */
@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "backend/cpu/gemm_bf16.h"
+#include "backend/cpu/gemm_half.h"
 #include "base/half.h"
 
 #include <float.h>
@@ -28,15 +28,19 @@ typedef struct kernels {
 } kernels;
 
 static const kernels kinds[] = {
-    { "widened, baseline", GD_ISA_BASELINE, -1, &gd_gemm_bf16_baseline },
+    { "bf16 widened, baseline", GD_ISA_BASELINE, -1, &gd_gemm_bf16_baseline },
+    { "f16 widened, baseline", GD_ISA_BASELINE, -1, &gd_gemm_f16_baseline },
 #ifdef GD_HAVE_AVX2
-    { "widened, AVX2", GD_ISA_AVX2, -1, &gd_gemm_bf16_avx2 },
+    { "bf16 widened, AVX2", GD_ISA_AVX2, -1, &gd_gemm_bf16_avx2 },
+    { "f16 widened, AVX2", GD_ISA_AVX2, -1, &gd_gemm_f16_avx2 },
 #endif
 #ifdef GD_HAVE_AVX512
-    { "widened, AVX-512", GD_ISA_AVX512, -1, &gd_gemm_bf16_avx512 },
+    { "bf16 widened, AVX-512", GD_ISA_AVX512, -1, &gd_gemm_bf16_avx512 },
+    { "f16 widened, AVX-512", GD_ISA_AVX512, -1, &gd_gemm_f16_avx512 },
 #endif
 #ifdef GD_HAVE_NEON
-    { "widened, NEON", GD_ISA_NEON, -1, &gd_gemm_bf16_neon },
+    { "bf16 widened, NEON", GD_ISA_NEON, -1, &gd_gemm_bf16_neon },
+    { "f16 widened, NEON", GD_ISA_NEON, -1, &gd_gemm_f16_neon },
 #endif
 #ifdef GD_HAVE_AVX512_BF16
     { "AVX512-BF16", GD_ISA_AVX512, GD_CPU_AVX512_BF16, &gd_gemm_bf16_pairs },
@@ -62,15 +66,21 @@ static int64_t below(int64_t n) /* xorshift64*, Vigna 2016 */
     return (int64_t)((state * 0x2545F4914F6CDD1Du >> 32) % (uint64_t)n);
 }
 
+static uint16_t half_of(gd_dtype dtype, float x)
+{
+    return dtype == GD_F16 ? gd_f32_to_f16(x) : gd_f32_to_bf16(x);
+}
+
 /* An operand [rows, columns] whose last number ends where its memory ends. */
 typedef struct matrix {
+    gd_dtype dtype;
     uint16_t *memory;
     int64_t row, column, count;
 } matrix;
 
-static matrix make_matrix(int64_t rows, int64_t columns, int layout)
+static matrix make_matrix(gd_dtype dtype, int64_t rows, int64_t columns, int layout)
 {
-    matrix x = { .row = columns, .column = 1 };
+    matrix x = { .dtype = dtype, .row = columns, .column = 1 };
     if (layout == 1)
         x.row = 1, x.column = rows;
     else if (layout == 2)
@@ -79,7 +89,7 @@ static matrix make_matrix(int64_t rows, int64_t columns, int layout)
     x.memory = malloc((size_t)x.count * sizeof *x.memory);
     assert_non_null(x.memory);
     for (int64_t i = 0; i < x.count; i++)
-        x.memory[i] = gd_f32_to_bf16((float)below(1 << 16) / (1 << 15) - 1.0f);
+        x.memory[i] = half_of(dtype, (float)below(1 << 16) / (1 << 15) - 1.0f);
     return x;
 }
 
@@ -92,7 +102,8 @@ typedef struct gemm_case {
 
 static double at(const matrix *x, int64_t i, int64_t j)
 {
-    return (double)gd_bf16_to_f32(x->memory[i * x->row + j * x->column]);
+    const uint16_t half = x->memory[i * x->row + j * x->column];
+    return (double)(x->dtype == GD_F16 ? gd_f16_to_f32(half) : gd_bf16_to_f32(half));
 }
 
 /* c, computed from what C held before, against the sum in double. */
@@ -129,7 +140,8 @@ static void check_case(const kernels *kind, const gemm_case *t)
     const size_t bytes = gd_scratch_bytes(gd_gemm_scratch_bytes(&paths[0]), GD_GEMM_SCRATCH_BLOCKS);
     const int64_t line = (t->c_transposed ? t->m : t->n) + 3,
                   count = line * (t->c_transposed ? t->n : t->m);
-    matrix a = make_matrix(t->m, t->k, t->a), b = make_matrix(t->k, t->n, t->b);
+    const gd_dtype dtype = kind->micro->a;
+    matrix a = make_matrix(dtype, t->m, t->k, t->a), b = make_matrix(dtype, t->k, t->n, t->b);
     float *memory = aligned_alloc(GD_SCRATCH_ALIGN, THREADS * bytes);
     float *numbers = malloc((size_t)(4 * count + t->n) * sizeof *numbers);
     assert_true(memory && numbers);
@@ -265,11 +277,11 @@ static void check_infinite(const kernels *kind)
     float c[M * N];
     assert_non_null(memory);
     for (int i = 0; i < M * K; i++)
-        a[i] = gd_f32_to_bf16(1);
+        a[i] = half_of(kind->micro->a, 1);
     for (int i = 0; i < K * N; i++)
-        b[i] = gd_f32_to_bf16(2);
-    a[1 * K + K - 1] = gd_f32_to_bf16(INFINITY);
-    b[(K - 1) * N + 2] = gd_f32_to_bf16(NAN);
+        b[i] = half_of(kind->micro->a, 2);
+    a[1 * K + K - 1] = half_of(kind->micro->a, INFINITY);
+    b[(K - 1) * N + 2] = half_of(kind->micro->a, NAN);
     gd_gemm(kind->micro, &(gd_gemm_args){ .m = M,
                                           .n = N,
                                           .k = K,
@@ -301,17 +313,19 @@ static void test_infinite(void **unused)
     for_each_kind(check_infinite);
 }
 
-/* Each instruction set has kernels, and the best that may be used on this processor comes first. */
+/* Each instruction set has kernels of both types, and the best that may be used on this processor comes
+ * first. */
 static void test_choice(void **unused)
 {
     (void)unused;
     for (int isa = 0; isa < GD_ISA_COUNT; isa++) {
-        const gd_gemm_micro *best = gd_gemm_bf16((gd_isa)isa), *expected = NULL;
+        const gd_gemm_micro *of_bf16 = NULL, *of_f16 = NULL;
         for (size_t i = 0; i < COUNT(kinds); i++)
             if (kinds[i].isa == (gd_isa)isa &&
                 (kinds[i].extension < 0 || gd_cpu_may_use((gd_cpu_extension)kinds[i].extension)))
-                expected = kinds[i].micro;
-        assert_ptr_equal(best, expected);
+                *(kinds[i].micro->a == GD_F16 ? &of_f16 : &of_bf16) = kinds[i].micro;
+        assert_ptr_equal(gd_gemm_bf16((gd_isa)isa), of_bf16);
+        assert_ptr_equal(gd_gemm_f16((gd_isa)isa), of_f16);
     }
 }
 
