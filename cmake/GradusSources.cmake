@@ -42,7 +42,7 @@ set(GD_KERNEL_TABLE
 
 # ---- the rest of the library: files whose path begins so; those of no line are compiled for speed, with -O2
 set(GD_FAST_SOURCES # loops over elements, which alone gain from -O3
-    src/data/convert src/data/read src/io/image_resize)
+    src/data/convert src/data/read src/io/image_resize src/io/quantized_k)
 set(GD_SMALL_SOURCES # not on the way of a step: the smallest they can be
     src/backend/reference/ src/nn/ src/optim/ src/train/ src/text/ src/io/ src/data/
     src/tensor/format src/graph/print src/graph/context

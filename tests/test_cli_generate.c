@@ -134,8 +134,17 @@ static void a_model_is_quantised(void **state)
     snprintf(arguments, sizeof arguments, "'%s'", out[0]);
     assert_tool_fails("eval", arguments, 1, "a text is needed");
 
-    snprintf(arguments, sizeof arguments, "'%s' '%s' --type Q4_K", out[0], out[1]);
-    assert_tool_fails("quantize", arguments, 2, "--type takes Q8_0");
+    /* k-quants: rows of 64 are no blocks of 256; calibrated, the report has a column more */
+    snprintf(arguments, sizeof arguments, "'%s' '%s' --type Q6_K --calibrate '%s'", out[0], out[1],
+             shared_data("models/stories260K/expected_t0_n200.txt"));
+    assert_int_equal(run_tool("quantize", arguments, false, text, sizeof text), 0);
+    assert_non_null(strstr(text, "      KB    error  product\n"));
+    assert_non_null(strstr(text, "blk.4.ffn_up.weight            172x64           Q8_0 "));
+    snprintf(arguments, sizeof arguments, "'%s' '%s' --calibrate /nowhere/x", out[0], out[1]);
+    assert_tool_fails("quantize", arguments, 1, "/nowhere/x");
+
+    snprintf(arguments, sizeof arguments, "'%s' '%s' --type Q4_X", out[0], out[1]);
+    assert_tool_fails("quantize", arguments, 2, "--type takes Q8_0, Q6_K");
     assert_tool_fails("quantize", "", 2, "a MODEL is needed");
     assert_tool_fails("quantize", "/nowhere/x y.gguf", 1, "/nowhere/x is not there");
     remove(out[0]);
@@ -247,7 +256,7 @@ static void mistakes_are_told(void **state)
     assert_fails("", 2, "a MODEL is needed");
     assert_fails("model.bin", 1, "model.bin is not there");
     assert_fails("'" GD_SOURCE_DIR "/README.md'", 2, "--tokenizer is needed");
-    assert_fails("model.bin --cache i4", 2, "--cache takes f32 or f16, not 'i4'");
+    assert_fails("model.bin --cache i4", 2, "--cache takes f32, f16 or int8, not 'i4'");
     assert_fails("model.bin --tokenizer bytes --top-p 2", 2, "--top-p takes a number from 0 to 1");
     assert_fails("/nowhere/model.bin --tokenizer bytes", 1, "/nowhere/model.bin");
     assert_fails("'" GD_SOURCE_DIR "/README.md' --tokenizer /nowhere/tok", 1, "/nowhere/tok");

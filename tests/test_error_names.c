@@ -160,6 +160,7 @@ static void products(const operands *o)
     EXPECT(linear, gd_linear(x, gd_transpose(x, 0, 1), o->vector));
     EXPECT(quantized_linear, gd_quantized_linear(x, x, x));
     EXPECT(dequantize, gd_dequantize(x, x));
+    EXPECT(quantize, gd_quantize(x, true, &(gd_tensor *){ NULL }));
     EXPECT(outer, gd_outer(x, x));
     EXPECT(dot, gd_dot(o->vector, gd_zeros(o->context, GD_SHAPE(4), GD_F32)));
     EXPECT(einsum, gd_einsum("ij->k", 1, &x));

@@ -114,7 +114,7 @@ static void all_types_are_written_as_the_package_does(void **state)
         size_t at;
         if (!e)
             continue;
-        assert_true(gd_blocks_write(e->format, numbers, COUNT(numbers), blocks, &at));
+        assert_true(gd_blocks_write(e->format, numbers, NULL, COUNT(numbers), blocks, &at));
         assert_memory_equal(blocks, file + e->at, e->bytes);
         seen++;
     }
@@ -132,15 +132,18 @@ static void numbers_that_do_not_fit_are_refused(void **state)
         float numbers[64] = { 1 };
         size_t at;
         numbers[40] = wrong[i];
-        assert_false(gd_blocks_write(gd_block_format_of(GD_GGUF_Q8_0), numbers, 64, blocks, &at));
+        assert_false(
+            gd_blocks_write(gd_block_format_of(GD_GGUF_Q8_0), numbers, NULL, 64, blocks, &at));
         assert_int_equal(at, 32);
-        assert_false(gd_blocks_write(gd_block_format_of(GD_GGUF_Q4_1), numbers, 64, blocks, &at));
-        assert_false(gd_blocks_write(gd_block_format_of(GD_GGUF_F16), numbers, 64, blocks, &at));
+        assert_false(
+            gd_blocks_write(gd_block_format_of(GD_GGUF_Q4_1), numbers, NULL, 64, blocks, &at));
+        assert_false(
+            gd_blocks_write(gd_block_format_of(GD_GGUF_F16), numbers, NULL, 64, blocks, &at));
         assert_int_equal(at, 40);
     }
     float tiny[64] = { 1e-44f, -1e-45f }; /* 1 / scale is beyond f32 */
     size_t at;
-    assert_true(gd_blocks_write(gd_block_format_of(GD_GGUF_Q8_0), tiny, 64, blocks, &at));
+    assert_true(gd_blocks_write(gd_block_format_of(GD_GGUF_Q8_0), tiny, NULL, 64, blocks, &at));
 }
 
 /* ---- values ---- */

@@ -684,9 +684,44 @@ static void keys_and_values_may_be_f16(void **state)
     assert_int_equal(gd_generator_set_cache_dtype(g, GD_F32), GD_ERR_STATE);
     expect_error(GD_ERR_STATE, "has had tokens already");
     g = gd_generator_create(m);
-    assert_int_equal(gd_generator_set_cache_dtype(g, GD_I8), GD_ERR_DTYPE);
-    expect_error(GD_ERR_DTYPE, "i8; a dtype of floats is needed");
+    assert_int_equal(gd_generator_set_cache_dtype(g, GD_I32), GD_ERR_DTYPE);
+    expect_error(GD_ERR_DTYPE, "i32; i8, or a dtype of floats, is needed");
     assert_int_equal(gd_generator_set_cache_dtype(NULL, GD_F16), GD_OK);
+}
+
+/* 127 steps of a row's largest number: an error of half of one at most. */
+static void keys_and_values_may_be_8_bits(void **state)
+{
+    static const int32_t tokens[] = { 'a', 'q', 3, 200, 'z', 'b', 9 };
+    gd_language_model *m = lively(*state);
+    gd_generator *plain = gd_generator_create(m), *g = gd_generator_create(m);
+    float exact[256], eight[256], last[256];
+    memcpy(exact, gd_generator_feed(plain, 7, tokens), sizeof exact);
+    double size = 0;
+    for (int i = 0; i < 256; i++)
+        size = fmax(size, fabs((double)exact[i]));
+    assert_int_equal(gd_generator_set_cache_dtype(g, GD_I8), GD_OK);
+    const double off = distance(exact, g, tokens, 7, 0);
+    assert_true(off > size / 4096 && off < size / 32);
+    gd_generator_reset(g);
+    memcpy(eight, gd_generator_feed(g, 7, tokens), sizeof eight);
+    for (int at_first = 0; at_first < 7; at_first++) {
+        gd_generator_reset(g);
+        assert_true(distance(eight, g, tokens, 7, at_first) <= size * 1e-5);
+    }
+    /* the number of threads changes no bit */
+    for (int threads = 1; threads <= 4; threads += 3) {
+        assert_int_equal(gd_context_set_threads(*state, threads), GD_OK);
+        gd_generator_reset(g);
+        assert_memory_equal(gd_generator_feed(g, 7, tokens), eight, sizeof eight);
+    }
+    /* the logits behind all tokens: the last are those behind the last */
+    gd_generator_reset(g);
+    const float *all = gd_generator_feed_all(g, 7, tokens);
+    assert_memory_equal(all + 6 * 256, eight, sizeof eight);
+    memcpy(last, all + 2 * 256, sizeof last);
+    gd_generator_reset(g);
+    assert_true(distance(last, g, tokens, 3, 0) <= size * 1e-5);
 }
 
 static void wrong_use_is_an_error(void **state)
@@ -761,6 +796,7 @@ int main(void)
         TEST(generation_ends_with_the_models_length),
         TEST(a_text_is_continued_past_the_length),
         TEST(keys_and_values_may_be_f16),
+        TEST(keys_and_values_may_be_8_bits),
         TEST(wrong_use_is_an_error),
         TEST(running_out_of_memory_is_an_error),
     };

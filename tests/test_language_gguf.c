@@ -15,6 +15,7 @@
 #include <gradus/gradus.h>
 
 #include "io/gguf.h"
+#include "io/importance.h"
 #include "text/bpe.h"
 
 #include "goldens/words.h"
@@ -284,13 +285,91 @@ static void a_model_is_quantised_with_a_report(void **state)
         gd_gguf_quantize(temporary(0), temporary(2), .callback = note, .user = &stopped),
         GD_ERR_STATE);
     expect_error(GD_ERR_STATE, "gd_gguf_quantize: stopped by the callback");
-    assert_int_equal(gd_gguf_quantize(temporary(0), temporary(2), .type = GD_GGUF_Q4_K),
+    assert_int_equal(gd_gguf_quantize(temporary(0), temporary(2), .type = (gd_gguf_type)9),
                      GD_ERR_INVALID);
-    expect_error(GD_ERR_INVALID, "the type Q4_K is not written");
+    expect_error(GD_ERR_INVALID, "9 is no type of gd_gguf_type");
     gd_tokenizer_release(t);
     t = gd_tokenizer_characters("abc", 3);
     assert_int_equal(gd_language_model_save_gguf(m, t, temporary(1)), GD_ERR_INVALID);
     expect_error(GD_ERR_INVALID, "the model has 256 tokens, the tokeniser 3");
+    gd_tokenizer_release(t);
+}
+
+/* ---- calibration ---- */
+
+typedef struct products {
+    double error; /* the sum of those of products' */
+    int with, without;
+} products;
+
+static gd_status note_products(void *user, const gd_gguf_written *t, bool *stop)
+{
+    products *p = user;
+    (void)stop;
+    *(t->output_error < 0 ? &p->without : &p->with) += 1;
+    p->error += t->output_error < 0 ? 0 : t->output_error;
+    return GD_OK;
+}
+
+/* What the first product of a Llama is given: rows of the table of tokens by their root mean square. */
+static void importance_is_the_mean_square_of_what_is_multiplied(void **state)
+{
+    enum { WIDTH = 256, TOKENS = 5 };
+    static const int32_t tokens[TOKENS] = { 3, 1, 4, 1, 5 };
+    gd_tokenizer *t = gd_tokenizer_bytes();
+    gd_language_model *m = gd_language_model_create(
+        *state, .decoder = GD_DECODER_LLAMA, .vocabulary = 256, .max_length = 3, .layers = 1,
+        .heads = 4, .width = WIDTH, .hidden = 512, .seed = 4, .tied = false);
+    gd_importance *importance = gd_language_model_calibrate(m, TOKENS, tokens);
+    assert_non_null(importance);
+    const gd_column_importance *q = gd_importance_of(importance, "blk.0.attn_q.weight");
+    assert_true(q && q->columns == WIDTH && q->rows == TOKENS);
+    float *table = malloc(sizeof(float) * 256 * WIDTH);
+    assert_int_equal(
+        gd_tensor_read(gd_module_parameter(gd_language_model_module(m), "token.weight"), table,
+                       sizeof(float) * 256 * WIDTH),
+        GD_OK);
+    for (int c = 0; c < WIDTH; c++) {
+        double sum = 0;
+        for (int i = 0; i < TOKENS; i++) {
+            const float *row = table + tokens[i] * WIDTH;
+            double squares = 0;
+            for (int k = 0; k < WIDTH; k++)
+                squares += (double)row[k] * (double)row[k];
+            sum += (double)row[c] * (double)row[c] / (squares / WIDTH + 1e-5);
+        }
+        assert_true(fabs((double)q->mean[c] - sum / TOKENS) < 1e-4 * sum);
+    }
+    free(table);
+    assert_non_null(gd_importance_of(importance, "output.weight"));
+    assert_null(gd_importance_of(importance, "token_embd.weight"));
+    assert_int_equal(gd_importance_count(importance), 8);
+
+    /* Calibrated, products are nearer than without: the report is over the same importance. */
+    gd_gguf_quantize_options o = { GD_GGUF_QUANTIZE_DEFAULTS, .type = GD_GGUF_Q3_K,
+                                   .callback = note_products, .importance = importance };
+    products calibrated = { 0 }, file = { 0 };
+    o.user = &calibrated;
+    assert_int_equal(gd_language_model_save_gguf_with(m, t, temporary(0), &o), GD_OK);
+    assert_true(calibrated.with == 8 && calibrated.without == 4 && calibrated.error > 0);
+    assert_int_equal(gd_language_model_save_gguf(m, t, temporary(1), .type = GD_GGUF_F32), GD_OK);
+    o.user = &file; /* the same from a file */
+    assert_int_equal(gd_gguf_quantize_with(temporary(1), temporary(2), &o), GD_OK);
+    assert_true(file.error == calibrated.error && file.with == 8);
+    gd_language_model *other = gd_language_model_create(
+        *state, .decoder = GD_DECODER_LLAMA, .vocabulary = 256, .max_length = 3, .layers = 1,
+        .heads = 4, .width = 128, .hidden = 512);
+    assert_int_equal(gd_language_model_save_gguf(other, t, temporary(0), .importance = importance),
+                     GD_ERR_SHAPE);
+    expect_error(GD_ERR_SHAPE, "it is of another model");
+    gd_importance_release(importance);
+    assert_null(gd_language_model_calibrate(m, 0, tokens));
+    expect_error(GD_ERR_INVALID, "there are no tokens");
+    static const int32_t wrong = 256;
+    assert_null(gd_language_model_calibrate(m, 1, &wrong));
+    expect_error(GD_ERR_INVALID, "token 256; the model has 256");
+    gd_importance_release(NULL);
+    assert_int_equal(gd_importance_count(NULL), 0);
     gd_tokenizer_release(t);
 }
 
@@ -557,6 +636,8 @@ static void wrong_tokenisers_are_errors(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(importance_is_the_mean_square_of_what_is_multiplied,
+                                        open_context, end),
         cmocka_unit_test_setup_teardown(stories260k_says_the_same_from_gguf, open_context, end),
         cmocka_unit_test_setup_teardown(tokenisers_come_back, open_context, end),
         cmocka_unit_test(words_are_cut_as_the_patterns_say),

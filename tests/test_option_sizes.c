@@ -458,7 +458,7 @@ static gd_tensor *rows(env *e) /* [8, 8] */
     _(gd_fit_options, of_fit(e, o), GD_FIT_DEFAULTS, .epochs = 2) \
     _(gd_focal_options, of_tensor(gd_focal_with(e->x, gd_sigmoid(e->x), o)), GD_FOCAL_DEFAULTS) \
     _(gd_generate_options, of_text(e, o), GD_GENERATE_DEFAULTS, .prompt = "a", .max_tokens = 2) \
-    _(gd_gguf_quantize_options, of_status(gd_gguf_quantize_with("nowhere", "nowhere", o)), GD_GGUF_QUANTIZE_DEFAULTS, .type = GD_GGUF_Q4_K) \
+    _(gd_gguf_quantize_options, of_status(gd_gguf_quantize_with("nowhere", "nowhere", o)), GD_GGUF_QUANTIZE_DEFAULTS, .type = (gd_gguf_type)9) \
     _(gd_group_norm_options, of_tensor(gd_group_norm_with(e->x, NULL, NULL, 2, o)), GD_GROUP_NORM_DEFAULTS, .epsilon = 0.5) \
     _(gd_hinge_options, of_tensor(gd_hinge_with(e->x, gd_sign(e->x), o)) + of_tensor(gd_hinge_embedding_with(e->x, gd_sign(e->x), o)), GD_HINGE_DEFAULTS) \
     _(gd_huber_options, of_tensor(gd_huber_with(e->x, gd_exp(e->x), o)) + of_tensor(gd_smooth_l1_with(e->x, gd_exp(e->x), o)), GD_HUBER_DEFAULTS) \

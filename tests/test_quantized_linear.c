@@ -377,6 +377,57 @@ static void other_dtypes_of_weights_are_refused(void **state)
     expect_error(GD_ERR_SHAPE, "at most 262144");
 }
 
+/* By blocks and by channels: what is read is half a step off at most, scales are those that are defined, and a product with
+ * them is near that of the weights. */
+static void weights_of_ones_own_are_rounded(void **state)
+{
+    enum { ROWS = 6, INNER = 96, BLOCKS = INNER / 32, SAMPLES = 5 };
+    float w[ROWS * INNER], x[SAMPLES * INNER], scales[ROWS * BLOCKS], back[ROWS * INNER];
+    for (int i = 0; i < ROWS * INNER; i++)
+        w[i] = sinf((float)(i * 37 % 101)) * (i % 32 == 5 ? 3.0f : 1.0f);
+    memset(w + INNER, 0, INNER * sizeof *w); /* a row of zeros */
+    for (int i = 0; i < SAMPLES * INNER; i++)
+        x[i] = cosf((float)(i * 53 % 97));
+    gd_tensor *weights = gd_from_host(*state, GD_SHAPE(ROWS, INNER), GD_F32, w), *s = NULL;
+    gd_tensor *in = gd_from_host(*state, GD_SHAPE(SAMPLES, INNER), GD_F32, x);
+    for (int per_channel = 0; per_channel < 2; per_channel++) {
+        gd_tensor *q = gd_quantize(weights, per_channel, &s);
+        assert_non_null(q);
+        assert_int_equal(gd_tensor_dtype(q), GD_I8);
+        assert_int_equal(gd_tensor_read(s, scales, sizeof scales), GD_OK);
+        assert_int_equal(gd_tensor_read(gd_dequantize(q, s), back, sizeof back), GD_OK);
+        for (int r = 0; r < ROWS; r++)
+            for (int b = 0; b < BLOCKS; b++) {
+                const int from = per_channel ? 0 : b * 32, to = per_channel ? INNER : from + 32;
+                float most = 0;
+                for (int i = from; i < to; i++)
+                    most = fmaxf(most, fabsf(w[r * INNER + i]));
+                const float scale = scales[r * BLOCKS + b];
+                assert_true(scale == most / 127.0f);
+                for (int i = 0; i < 32; i++) {
+                    const int at = r * INNER + b * 32 + i;
+                    assert_true(fabsf(back[at] - w[at]) <= 0.5001f * scale);
+                }
+            }
+        float ours[SAMPLES * ROWS], exact[SAMPLES * ROWS];
+        assert_int_equal(gd_tensor_read(gd_quantized_linear(in, q, s), ours, sizeof ours), GD_OK);
+        assert_int_equal(
+            gd_tensor_read(gd_matmul(in, gd_transpose(weights, 0, 1)), exact, sizeof exact), GD_OK);
+        double error = 0, size = 0;
+        for (int i = 0; i < SAMPLES * ROWS; i++) {
+            error += pow((double)ours[i] - (double)exact[i], 2);
+            size += pow((double)exact[i], 2);
+        }
+        assert_true(error > 0 && sqrt(error / size) < 0.02);
+    }
+    assert_null(gd_quantize(gd_slice(weights, 1, 0, 40, 1), true, &s));
+    expect_error(GD_ERR_SHAPE, "rows must be multiples of 32");
+    assert_null(gd_quantize(gd_cast(weights, GD_I32), true, &s));
+    expect_error(GD_ERR_DTYPE, "gd_quantize: x is i32");
+    assert_null(gd_quantize(weights, true, NULL));
+    expect_error(GD_ERR_INVALID, "no place for the scales");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -385,6 +436,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(the_longest_row_fits, open_context, close_context),
         cmocka_unit_test(strange_numbers_have_a_meaning),
         cmocka_unit_test_setup_teardown(weights_are_what_they_stand_for, open_context,
+                                        close_context),
+        cmocka_unit_test_setup_teardown(weights_of_ones_own_are_rounded, open_context,
                                         close_context),
         cmocka_unit_test_setup_teardown(rounding_stays_within_its_bound, open_context,
                                         close_context),

@@ -114,6 +114,7 @@ NOT_FOR_PYTHON = {
     "gd_dataset_get": "gd.data.Dataset.__getitem__", "gd_dataset_field": "gd.data.Dataset.shape, .classes",
     "gd_model_forward_all": "nn.Model calls it: how many results there are, the model says",
     "gd_generate_with": "gd.text.generate is a loop of gd_generator_feed and gd_sample",
+    "gd_generator_speculate": "gd.text.generate calls it where there is a draft",
     **{f"gd_history_metric_{what}": "gd.report.metrics gives them" for what in ("steps", "times", "values")},
     "gd_chart_lr_range": "as gd_fit; Chart.line and Chart.mark draw any curve",
     "gd_layer_type_register_with": "in Python a layer of one's own is a subclass of nn.Module",

@@ -79,6 +79,13 @@ GD_API bool gd_gguf_number(const gd_gguf *gguf, const char *key, int64_t index, 
 
 /* ---- writing ---- */
 
+/* How much the columns of a model's matrices count: the mean squares of what they are multiplied with, over a text.
+ * gd_language_model_calibrate makes it; the caller releases it. NULL is fine. */
+typedef struct gd_importance gd_importance;
+GD_API void gd_importance_release(gd_importance *importance);
+/* Of how many matrices it is; 0 for NULL. */
+GD_API int64_t gd_importance_count(const gd_importance *importance);
+
 /* What has been made of a tensor. */
 typedef struct gd_gguf_written {
     const char *name; /* in the file */
@@ -88,6 +95,9 @@ typedef struct gd_gguf_written {
     /* of the values as they are read again: the root of the sum of squared errors over that of squares (0 where all
      * are 0), and the largest error */
     double error, largest_error;
+    /* with importance: the root of the sum of importance * error^2 over that of importance * value^2, which is how far
+     * the matrix' products are off in the text, were its columns not correlated; -1: the tensor has none */
+    double output_error;
 } gd_gguf_written;
 
 /* Told of each tensor as it is written. *stop, false before, ends the writing where it is set to true: GD_ERR_STATE, and no file is left; a
@@ -96,19 +106,24 @@ typedef gd_status (*gd_gguf_callback)(void *user, const gd_gguf_written *tensor,
 
 typedef struct gd_gguf_quantize_options {
     size_t size GD_DEFAULT(sizeof(gd_gguf_quantize_options));
-    /* of matrices, F32 to Q8_0. Of those whose rows are no whole blocks it is F16; vectors and tables of positions
-     * are F32 */
+    /* of matrices. Of those whose rows are no whole blocks it is F16, or for Q2_K to Q6_K Q4_0, Q4_0, Q5_0, Q5_1 and
+     * Q8_0, where rows are multiples of 32; vectors and tables of positions are F32 */
     gd_gguf_type type GD_DEFAULT(GD_GGUF_Q8_0);
     gd_gguf_callback callback;
     void *user;
+    /* NULL: all columns count alike. Else Q2_K to Q6_K make the sum of weight * error^2 small, a column's weight being the
+     * root of its importance over the matrix' mean, and 0.05; of the other types it is in the report alone. Tensors that it
+     * does not name have none */
+    const gd_importance *importance;
 } gd_gguf_quantize_options;
 #define GD_GGUF_QUANTIZE_DEFAULTS \
-    .size = sizeof(gd_gguf_quantize_options), .type = GD_GGUF_Q8_0, .user = NULL
+    .size = sizeof(gd_gguf_quantize_options), .type = GD_GGUF_Q8_0, .importance = NULL
 
 /* gd_gguf_quantize("model.gguf", "small.gguf", .type = GD_GGUF_Q4_0): write a GGUF file, of any architecture, again with its matrices
- * in another type, the bits those of the Python package gguf; the metadata is kept. It is read and written in pieces, and
+ * in another type; the metadata is kept. F32 to Q8_0 have the bits that the Python package gguf writes; scales and least
+ * values of Q2_K to Q6_K are searched for, so that the sum of squared errors is small. It is read and written in pieces, and
  * put in place when it is whole; `to` may be `from`. gd_language_model_save_gguf writes a model of one's own. GD_ERR_INVALID:
- * also a type that is not written; the errors of gd_gguf_open and gd_gguf_read. */
+ * also a type that is none; GD_ERR_SHAPE: an importance of other columns; the errors of gd_gguf_open and gd_gguf_read. */
 #define gd_gguf_quantize(...)                                                             \
     GD_WITH_2(gd_gguf_quantize_with, gd_gguf_quantize_options, GD_GGUF_QUANTIZE_DEFAULTS, \
               __VA_ARGS__, )

@@ -101,6 +101,12 @@ GD_API gd_status gd_language_model_save_gguf_with(const gd_language_model *model
                                                   const gd_tokenizer *tokenizer, const char *path,
                                                   const gd_gguf_quantize_options *options);
 
+/* How much the columns of its matrices count, for gd_gguf_quantize and gd_language_model_save_gguf: the mean squares of what they
+ * are multiplied with where the model reads `count` tokens, in sequences of max_length or 512 ("importance matrix"). The
+ * table of tokens has none. Released by the caller. NULL: GD_ERR_INVALID, no tokens or one that is none; GD_ERR_MEMORY. */
+GD_API gd_importance *gd_language_model_calibrate(gd_language_model *model, int64_t count,
+                                                  const int32_t *tokens);
+
 /* Its module, to optimize and count; owned by the model. */
 GD_API gd_module *gd_language_model_module(const gd_language_model *model);
 /* Its sizes, with defaults filled in; owned by the model. NULL for NULL. */
@@ -123,7 +129,7 @@ typedef struct gd_generator gd_generator;
 /* Owned by the model's context. */
 GD_API gd_generator *gd_generator_create(gd_language_model *model);
 GD_API void gd_generator_release(gd_generator *generator);
-/* Keep keys and values in GD_F16, say, for half the memory: gd_kv_cache_set_dtype (gradus/sequence.h)
+/* Keep keys and values in GD_F16 for half the memory, or GD_I8 for a quarter: gd_kv_cache_set_dtype (gradus/sequence.h)
  * of its cache. GD_ERR_STATE: it has been fed already; GD_ERR_DTYPE. */
 GD_API gd_status gd_generator_set_cache_dtype(gd_generator *generator, gd_dtype dtype);
 /* Append `count` tokens. Returns the logits [vocabulary] of the token after them; owned by the
@@ -131,6 +137,30 @@ GD_API gd_status gd_generator_set_cache_dtype(gd_generator *generator, gd_dtype 
  * model's max_length; GD_ERR_INVALID: no tokens, or one that is none; GD_ERR_MEMORY. */
 GD_API const float *gd_generator_feed(gd_generator *generator, int64_t count,
                                       const int32_t *tokens);
+/* Likewise, with the logits behind each of the tokens, [count, vocabulary]: what each, given those before it, lets
+ * expect, as for the perplexity of a text. */
+GD_API const float *gd_generator_feed_all(gd_generator *generator, int64_t count,
+                                          const int32_t *tokens);
+
+/* The most tokens that are drafted at once. */
+#define GD_MOST_DRAFT_TOKENS 64
+
+/* Append `count` tokens, and choose 1 to draft_tokens + 1 that follow them, into `out`, where there must be room for so
+ * many; the last is chosen, but not appended. `draft`, a generator of a smaller model with the same tokens, proposes
+ * draft_tokens, fewer where either model would be full; this model reads them in one pass. A proposal is kept with probability
+ * min(1, p / q), p being its probability by this model and the sampler, q that by the draft's; the first that is not is
+ * drawn anew from max(0, p - q), and if all are kept one more from p (Leviathan et al. 2023; Chen et al. 2023). So tokens have the
+ * distribution that gd_sample gives them, and with temperature 0 they are the likeliest, as far as logits of many tokens at
+ * once and one by one round to the same order. The draft is fed as needed. `past`: of the penalty, those just appended among
+ * them. Returns how many are in `out`; -1: GD_ERR_INVALID (models of different vocabularies, draft_tokens not 1 to
+ * GD_MOST_DRAFT_TOKENS), the errors of gd_generator_feed and gd_sample. */
+GD_API int64_t gd_generator_speculate(gd_generator *generator, gd_generator *draft,
+                                      gd_sampler *sampler, int64_t count, const int32_t *tokens,
+                                      int64_t past_count, const int32_t *past, int64_t draft_tokens,
+                                      int32_t *out);
+/* How many tokens drafts have proposed to this generator since it was made, and how many of them were kept. */
+GD_API int64_t gd_generator_drafted(const gd_generator *generator);
+GD_API int64_t gd_generator_accepted(const gd_generator *generator);
 /* Tokens so far. */
 GD_API int64_t gd_generator_length(const gd_generator *generator);
 /* Begin a new sequence. */
@@ -150,8 +180,12 @@ typedef struct gd_generate_options {
     int64_t max_tokens GD_DEFAULT(-1);
     gd_token_callback callback;
     void *user;
+    /* of a smaller model with the same tokens, that proposes draft_tokens at a time: gd_generator_speculate. NULL: none */
+    gd_generator *draft;
+    int64_t draft_tokens GD_DEFAULT(4);
 } gd_generate_options;
-#define GD_GENERATE_DEFAULTS .size = sizeof(gd_generate_options), .max_tokens = -1, .user = NULL
+#define GD_GENERATE_DEFAULTS \
+    .size = sizeof(gd_generate_options), .max_tokens = -1, .draft_tokens = 4
 
 /* gd_generate(generator, tokenizer, sampler, .prompt = "Once", .callback = print): continue a text
  * until the end token or the limit. The prompt is not repeated; it and what was generated count for

@@ -414,6 +414,11 @@ GD_API gd_tensor *gd_quantized_linear(gd_tensor *x, gd_tensor *values, gd_tensor
 /* The weights that values and scales of gd_quantized_linear stand for: i8 [.., in] or u8 [.., in / 2],
  * with f16 or f32 [.., in / 32], to f32 [.., in]. GD_ERR_DTYPE, GD_ERR_SHAPE. */
 GD_API gd_tensor *gd_dequantize(gd_tensor *values, gd_tensor *scales);
+/* x [.., in] in 8 bits, for gd_quantized_linear: i8 [.., in], and into *scales f32 [.., in / 32]. A scale is the largest
+ * magnitude of its 32 numbers by 127, or with per_channel that of the whole row, which all its blocks then have; numbers are x
+ * by it, to nearest, halves to even. Numbers whose scale is infinite or NaN are 0. Neither has a gradient. GD_ERR_SHAPE: `in` is no
+ * multiple of 32; GD_ERR_DTYPE: no floats. */
+GD_API gd_tensor *gd_quantize(gd_tensor *x, bool per_channel, gd_tensor **scales);
 
 /* ---- indexing ---- */
 

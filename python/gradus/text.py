@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import os
 
 from . import _api, _lib, _objects, _ops
@@ -92,51 +93,108 @@ class Tokenizer:
             return text[:size.value] if type(text) is bytes else ctypes.string_at(text, size.value)
 
 
-def load_model(path: Any) -> _objects.LanguageModel:
-    """A language model from a file: GPT-2's safetensors, GGUF (gpt2, llama), llama2.c's checkpoint, or what save() of one wrote."""
-    return _objects.LanguageModel.load(path)
+def load_model(path: Any, quantized: bool = False) -> _objects.LanguageModel:
+    """A language model from a file: GPT-2's safetensors, GGUF (gpt2, llama), llama2.c's checkpoint, or what save() of one wrote.
+    quantized: matrices that a GGUF file has as Q8_0 or Q4_0 stay so in memory, and are computed with in 8 bits."""
+    return _objects.LanguageModel.load(path, quantized=quantized)
 
 
-def quantize(source: Any, to: Any, type: str = "q8_0") -> None:
-    """Write a GGUF file again with its matrices in another type: q8_0, q5_1, q5_0, q4_1, q4_0, bf16, f16 or f32. A model of one's own
-    is written by model.save_gguf(tokenizer, path, type=...)."""
-    _ops.gguf_quantize(os.fspath(source), os.fspath(to), type=type.lower())
+def quantize(source: Any, to: Any, type: str = "q8_0", importance: _objects.Importance | None = None) -> None:
+    """Write a GGUF file again with its matrices in another type: q8_0, q6_k, q5_k, q5_1, q5_0, q4_k, q4_1, q4_0, q3_k,
+    q2_k, bf16, f16 or f32. A model of one's own is written by model.save_gguf(tokenizer, path, type=...).
+    importance: of model.calibrate(tokens), for which k-quants are then made."""
+    options = {} if importance is None else {"importance": importance}
+    _ops.gguf_quantize(os.fspath(source), os.fspath(to), type=type.lower(), **options)
 
 
 def generate(model: _objects.LanguageModel, tokenizer: Tokenizer, prompt: str = "", tokens: int | None = None, *,
              temperature: float = 1.0, top_k: int | None = None, top_p: float = 1.0, repetition_penalty: float = 1.0,
-             seed: int = 0) -> Iterator[str]:
+             seed: int = 0, cache: Any = None, draft: _objects.LanguageModel | None = None, draft_tokens: int = 4,
+             counts: dict[str, int] | None = None) -> Iterator[str]:
     """Continue a text: its pieces as they are chosen, up to the end token, `tokens` of them, or the model's length. temperature 0:
     the most likely token, always. A piece is whole characters; the prompt is not repeated.
 
         for piece in gd.text.generate(model, tokenizer, "Once upon a time", 100, temperature=0.8):
             print(piece, end="", flush=True)
+
+    cache: the dtype in which keys and values are kept, gd.float16 or gd.int8. draft: a smaller model with the same tokens, that
+    proposes draft_tokens at a time, which the model reads in one pass; tokens keep the model's distribution. counts: a dict that is
+    told how many tokens have been "drafted" and "accepted".
     """
     options = {"temperature": temperature, "top_p": top_p, "repetition_penalty": repetition_penalty, "seed": seed}
     sampler = _objects.Sampler.create(**options, **({} if top_k is None else {"top_k": top_k}))
-    generator = _objects.Generator.create(model)
+    generator, drafts = _objects.Generator.create(model), None if draft is None else _objects.Generator.create(draft)
+    for g in (generator, drafts):
+        if g is not None and cache is not None:
+            g.set_cache_dtype(cache)
     first = [tokenizer.begin] if tokenizer.begin is not None else []
     past = first + tokenizer.encode(prompt) or [tokenizer.end or 0]
     new, rest, chosen, most = past, b"", 0, model.options().max_length
     while (tokens is None or chosen < tokens) and (not chosen or len(past) <= most):
-        with generator._home.lock:
-            logits = C.gd_generator_feed(generator.handle, len(new), (ctypes.c_int32 * len(new))(*new))
-            if logits is None:
-                _lib.fail()
-            token = C.gd_sample(sampler.handle, len(tokenizer), logits, len(past), (ctypes.c_int32 * len(past))(*past))
-        if token < 0:
-            _lib.fail()
-        if token == tokenizer.end:
-            break
-        rest += tokenizer.piece(token, past[-1])
-        whole = _whole(rest)
-        if whole:
-            yield rest[:whole].decode("utf-8", "replace")
-            rest = rest[whole:]
-        new, chosen = [token], chosen + 1
-        past = past + new
+        following = _choose(generator, drafts, sampler, len(tokenizer), new, past, draft_tokens)
+        if counts is not None:
+            counts.update(drafted=generator.drafted(), accepted=generator.accepted())
+        for token in following:
+            if token == tokenizer.end or tokens is not None and chosen >= tokens:
+                break
+            rest += tokenizer.piece(token, past[-1])
+            whole = _whole(rest)
+            if whole:
+                yield rest[:whole].decode("utf-8", "replace")
+                rest = rest[whole:]
+            chosen += 1
+            past = past + [token]
+        else:
+            new = past[-1:]
+            continue
+        break
     if rest:
         yield rest.decode("utf-8", "replace")
+
+
+def perplexity(model: _objects.LanguageModel, tokenizer: Tokenizer, text: str, *, cache: Any = None) -> float:
+    """exp of the mean of -log p of a text's tokens but the first, in sequences as long as the model's (1,024 at most), each without
+    what was before it; as `gradus eval` says it. cache: the dtype in which keys and values are kept, as generate() has it."""
+    generator, options = _objects.Generator.create(model), model.options()
+    if cache is not None:
+        generator.set_cache_dtype(cache)
+    tokens = ([tokenizer.begin] if tokenizer.begin is not None else []) + tokenizer.encode(text)
+    if len(tokens) < 2:
+        raise ValueError("the text is too short to be measured")
+    kinds, length, total = options.vocabulary, min(options.max_length, 1024), 0.0
+    for at in range(0, len(tokens) - 1, length):
+        part = tokens[at:min(at + length, len(tokens) - 1)]
+        with generator._home.lock:
+            C.gd_generator_reset(generator.handle)
+            logits = C.gd_generator_feed_all(generator.handle, len(part), (ctypes.c_int32 * len(part))(*part))
+            if logits is None:
+                _lib.fail()
+            rows = (ctypes.c_float * (len(part) * kinds)).from_address(logits)[:]
+        for i in range(len(part)):
+            row = rows[i * kinds:(i + 1) * kinds]
+            most = max(row)
+            total += most + math.log(sum(math.exp(x - most) for x in row)) - row[tokens[at + i + 1]]
+    return math.exp(total / (len(tokens) - 1))
+
+
+def _choose(generator: _objects.Generator, draft: _objects.Generator | None, sampler: _objects.Sampler, kinds: int, new: list[int],
+            past: list[int], draft_tokens: int) -> list[int]:
+    """The token behind `new`, or with a draft one or more."""
+    fed, before = (ctypes.c_int32 * len(new))(*new), (ctypes.c_int32 * len(past))(*past)
+    with generator._home.lock:
+        if draft is None:
+            logits = C.gd_generator_feed(generator.handle, len(new), fed)
+            if logits is None:
+                _lib.fail()
+            out = [C.gd_sample(sampler.handle, kinds, logits, len(past), before)]
+            count = 1 if out[0] >= 0 else -1
+        else:
+            out = (ctypes.c_int32 * (max(draft_tokens, 0) + 1))()
+            count = C.gd_generator_speculate(generator.handle, draft.handle, sampler.handle, len(new), fed, len(past), before,
+                                             draft_tokens, out)
+        if count < 0:
+            _lib.fail()
+    return list(out[:count])
 
 
 def _whole(block: bytes) -> int:
@@ -150,4 +208,4 @@ def _whole(block: bytes) -> int:
     return len(block)
 
 
-__all__ = ["Tokenizer", "generate", "load_model"]
+__all__ = ["Tokenizer", "generate", "load_model", "perplexity", "quantize"]

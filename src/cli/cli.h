@@ -333,10 +333,18 @@ bool cli_find_trained(const char *given, char path[CLI_PATH_BYTES]);
 
 /* ---- eval_text.c ---- */
 
+typedef struct cli_eval_text_options {
+    const char *tokenizer; /* --tokenizer, NULL: that in the file */
+    const char
+        *cache; /* the dtype of keys and values that are read from a cache; NULL: there is none */
+    const char *device;
+    int64_t threads;
+    bool quantized; /* as gradus generate has it */
+} cli_eval_text_options;
 /* gradus eval of a language model's file; path: a text, NULL: what the run kept. Returns an exit code. */
-/* tokenizer: --tokenizer, NULL: that in the file; quantized: as gradus generate has it. */
-int cli_eval_text(const char *model, const char *path, const char *tokenizer, bool quantized,
-                  const char *device, int64_t threads);
+int cli_eval_text(const char *model, const char *path, const cli_eval_text_options *options);
+/* --cache: f32, f16 or int8. false: it is another, which is told. */
+bool cli_cache_dtype(const char *command, const char *word, gd_dtype *dtype);
 
 /* ---- compiled.c ---- */
 

@@ -13,7 +13,7 @@ enum { BATCH = 500, MOST_CLASSES = 40 };
 typedef struct settings {
     const char *model;
     cli_words data;
-    const char *device, *tokenizer;
+    const char *device, *tokenizer, *cache;
     int64_t threads;
     bool quantized;
 } settings;
@@ -287,6 +287,10 @@ int cli_eval(int argc, char **argv)
         { "quantized", NULL,
           "of a language model: compute with a GGUF file's 8 and 4 bits, as gradus generate",
           CLI_FLAG, &s.quantized, 0, 0 },
+        { "cache", "DTYPE",
+          "of a language model: read keys and values out of a cache of f32, f16 or int8, as gradus "
+          "generate",
+          CLI_TEXT, &s.cache, 0, 0 },
     };
     const cli_command_help help = {
         "gradus eval [MODEL] [DATA] [OPTION]...",
@@ -305,9 +309,15 @@ int cli_eval(int argc, char **argv)
     if (!cli_find_trained(s.model, file))
         return cli_fail();
     if (s.tokenizer || cli_is_language_file(file))
-        return cli_eval_text(file, path, s.tokenizer, s.quantized, s.device, s.threads);
-    if (s.quantized) {
-        fprintf(stderr, "gradus eval: --quantized is of language models, which %s is not\n", file);
+        return cli_eval_text(file, path,
+                             &(cli_eval_text_options){ .tokenizer = s.tokenizer,
+                                                       .cache = s.cache,
+                                                       .device = s.device,
+                                                       .threads = s.threads,
+                                                       .quantized = s.quantized });
+    if (s.quantized || s.cache) {
+        fprintf(stderr, "gradus eval: --%s is of language models, which %s is not\n",
+                s.quantized ? "quantized" : "cache", file);
         return CLI_USAGE;
     }
     const cli_network_options network_options = { .model = file,

@@ -86,6 +86,62 @@ static bool measure_all(gd_language_model *model, const cli_data *d, int64_t *to
     return ok;
 }
 
+/* -log of the probability of the token behind each of `count`, added up. */
+static double surprise(const float *logits, int64_t vocabulary, int64_t count,
+                       const int32_t *tokens)
+{
+    double sum = 0.0;
+    for (int64_t i = 0; i < count; i++, logits += vocabulary) {
+        double total = 0.0, most = (double)logits[0];
+        for (int64_t k = 1; k < vocabulary; k++)
+            most = (double)logits[k] > most ? (double)logits[k] : most;
+        for (int64_t k = 0; k < vocabulary; k++)
+            total += exp((double)logits[k] - most);
+        sum += most + log(total) - (double)logits[tokens[i + 1]];
+    }
+    return sum;
+}
+
+/* The same tokens in the same sequences, with keys and values out of a cache. */
+static bool measure_cached(gd_language_model *model, const cli_data *d, gd_dtype dtype,
+                           int64_t *tokens, double *loss)
+{
+    const int64_t count = gd_token_data_count(d->tokens) - 1,
+                  kinds = gd_language_model_options(model)->vocabulary;
+    int32_t *ids = malloc(((size_t)d->length + 1) * sizeof *ids);
+    gd_generator *g = ids ? gd_generator_create(model) : NULL;
+    bool ok = g && gd_generator_set_cache_dtype(g, dtype) == GD_OK;
+    *loss = 0.0;
+    *tokens = count - d->first;
+    for (int64_t at = d->first; ok && at < count; at += d->length) {
+        const int64_t some = count - at < d->length ? count - at : d->length;
+        for (int64_t i = 0; i <= some; i++)
+            ids[i] = gd_token_data_get(d->tokens, at + i);
+        gd_generator_reset(g);
+        const float *logits = gd_generator_feed_all(g, some, ids);
+        ok = logits != NULL;
+        *loss += ok ? surprise(logits, kinds, some, ids) : 0.0;
+    }
+    *loss /= (double)*tokens;
+    free(ids);
+    return ok;
+}
+
+bool cli_cache_dtype(const char *command, const char *word, gd_dtype *dtype)
+{
+    static const struct {
+        const char *word;
+        gd_dtype dtype;
+    } words[] = { { "f32", GD_F32 }, { "f16", GD_F16 }, { "int8", GD_I8 } };
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (strcmp(words[i].word, word) == 0) {
+            *dtype = words[i].dtype;
+            return true;
+        }
+    fprintf(stderr, "gradus %s: --cache takes f32, f16 or int8, not '%s'\n", command, word);
+    return false;
+}
+
 /* In bits of a token, where that is a character or a byte (1.4427 * loss), else of the text's `bytes`. */
 static void print(int64_t tokens, double loss, const cli_data *d, const char *which, size_t bytes)
 {
@@ -128,19 +184,23 @@ static bool open_data(cli_data *d, gd_language_model *model, const char *model_p
     return ok;
 }
 
-int cli_eval_text(const char *model_path, const char *path, const char *tokenizer, bool quantized,
-                  const char *device, int64_t threads)
+int cli_eval_text(const char *model_path, const char *path, const cli_eval_text_options *o)
 {
-    gd_context *gd = cli_open_device(device, threads);
+    gd_dtype dtype = GD_F32;
+    if (o->cache && !cli_cache_dtype("eval", o->cache, &dtype))
+        return CLI_USAGE;
+    gd_context *gd = cli_open_device(o->device, o->threads);
     gd_language_model *model =
-        gd ? gd_language_model_load(gd, model_path, .quantized = quantized) : NULL;
+        gd ? gd_language_model_load(gd, model_path, .quantized = o->quantized) : NULL;
     cli_data d = { .context = gd };
     int64_t tokens;
     size_t bytes = 1;
     double loss;
     bool told = false;
-    bool ok = model && open_data(&d, model, model_path, path, tokenizer, &bytes, &told) &&
-              measure_all(model, &d, &tokens, &loss);
+    bool ok = model && open_data(&d, model, model_path, path, o->tokenizer, &bytes, &told);
+    if (ok)
+        ok = o->cache ? measure_cached(model, &d, dtype, &tokens, &loss)
+                      : measure_all(model, &d, &tokens, &loss);
     if (ok)
         print(tokens, loss, &d, path ? "" : " kept for validation", bytes);
     int code = ok ? CLI_OK : told ? CLI_FAILED : cli_fail();

@@ -9,8 +9,9 @@
 
 typedef struct settings {
     const char *model, *tokenizer, *prompt;
-    const char *device, *cache;
-    int64_t tokens, top_k, seed, threads;
+    const char *device, *cache, *draft;
+    gd_dtype cache_dtype;
+    int64_t tokens, top_k, seed, threads, draft_tokens;
     double temperature, top_p, repetition_penalty;
     bool quiet, quantized;
 } settings;
@@ -26,11 +27,34 @@ static gd_status print_token(void *user, int32_t token, const char *text, size_t
     return GD_OK;
 }
 
-static bool generate(const settings *s, gd_language_model *model, const gd_tokenizer *tokenizer)
+static gd_generator *generator_of(const settings *s, gd_language_model *model)
 {
-    gd_generator *generator = gd_generator_create(model);
-    if (generator && strcmp(s->cache, "f16") == 0 &&
-        gd_generator_set_cache_dtype(generator, GD_F16) != GD_OK)
+    gd_generator *g = gd_generator_create(model);
+    return g && (s->cache_dtype == GD_F32 ||
+                 gd_generator_set_cache_dtype(g, s->cache_dtype) == GD_OK)
+               ? g
+               : NULL;
+}
+
+/* How many tokens, and which share of the draft's was kept. */
+static void print_counts(const settings *s, const gd_generator *g, int64_t made, double seconds)
+{
+    fprintf(stderr, "%s%lld tokens, %.1f a second%s", cli_bold(), (long long)made,
+            (double)made / seconds, cli_plain());
+    const int64_t drafted = gd_generator_drafted(g), accepted = gd_generator_accepted(g);
+    if (s->draft)
+        fprintf(stderr, "; of %lld drafted %lld accepted (%.1f %%)", (long long)drafted,
+                (long long)accepted,
+                drafted > 0 ? 100.0 * (double)accepted / (double)drafted : 0.0);
+    fputc('\n', stderr);
+}
+
+static bool generate(const settings *s, gd_language_model *model, gd_language_model *draft,
+                     const gd_tokenizer *tokenizer)
+{
+    gd_generator *generator = generator_of(s, model);
+    gd_generator *drafts = draft ? generator_of(s, draft) : NULL;
+    if (!generator || (draft && !drafts))
         return false;
     gd_sampler *sampler =
         gd_sampler_create(.temperature = s->temperature, .top_k = s->top_k, .top_p = s->top_p,
@@ -38,18 +62,17 @@ static bool generate(const settings *s, gd_language_model *model, const gd_token
     if (s->prompt)
         fputs(s->prompt, stdout);
     double start = gd_seconds();
-    int64_t made = generator && sampler
-                       ? gd_generate(generator, tokenizer, sampler, .prompt = s->prompt,
-                                     .max_tokens = s->tokens, .callback = print_token)
-                       : -1;
+    int64_t made = sampler ? gd_generate(generator, tokenizer, sampler, .prompt = s->prompt,
+                                         .max_tokens = s->tokens, .callback = print_token,
+                                         .draft = drafts, .draft_tokens = s->draft_tokens)
+                           : -1;
     double seconds = gd_seconds() - start;
     if (made >= 0) {
         putchar('\n');
         (void)fflush(stdout);
     }
     if (made >= 0 && !s->quiet)
-        fprintf(stderr, "%s%lld tokens, %.1f a second%s\n", cli_bold(), (long long)made,
-                (double)made / seconds, cli_plain());
+        print_counts(s, generator, made, seconds);
     gd_sampler_release(sampler);
     return made >= 0;
 }
@@ -70,11 +93,19 @@ static int run(const settings *s, gd_tokenizer *tokenizer)
 {
     gd_context *gd = cli_open_device(s->device, s->threads);
     gd_language_model *model = gd_language_model_load(gd, s->model, .quantized = s->quantized);
+    char path[CLI_PATH_BYTES];
+    bool ok = model != NULL;
+    gd_language_model *draft = NULL;
+    if (ok && s->draft) {
+        ok = cli_find_trained(s->draft, path);
+        draft = ok ? gd_language_model_load(gd, path, .quantized = s->quantized) : NULL;
+        ok = draft != NULL;
+    }
     int code = CLI_FAILED;
-    if (!model || belong_together(model, tokenizer))
-        code = !model || !generate(s, model, tokenizer) ? cli_fail()
-               : cli_is_interrupted()                   ? CLI_INTERRUPTED
-                                                        : CLI_OK;
+    if (!ok || belong_together(model, tokenizer))
+        code = !ok || !generate(s, model, draft, tokenizer) ? cli_fail()
+               : cli_is_interrupted()                       ? CLI_INTERRUPTED
+                                                            : CLI_OK;
     gd_close(gd);
     gd_tokenizer_release(tokenizer);
     return code;
@@ -89,6 +120,7 @@ int cli_generate(int argc, char **argv)
                    .repetition_penalty = 1,
                    .seed = 1,
                    .cache = "f32",
+                   .draft_tokens = 4,
                    .threads = -1 };
     const cli_option options[] = {
         { "MODEL", NULL,
@@ -117,8 +149,15 @@ int cli_generate(int argc, char **argv)
         { "quantized", NULL,
           "keep a GGUF file's Q8_0 and Q4_0 in 8 and 4 bits, and compute with them", CLI_FLAG,
           &s.quantized, 0, 0 },
-        { "cache", "DTYPE", "of keys and values: f32, or f16 for half the memory (default: f32)",
+        { "cache", "DTYPE",
+          "of keys and values: f32, or f16 for half the memory, or int8 for a quarter (default: "
+          "f32)",
           CLI_TEXT, &s.cache, 0, 0 },
+        { "draft", "MODEL",
+          "a smaller model with the same tokens, whose proposals MODEL reads in one pass", CLI_TEXT,
+          &s.draft, 0, 0 },
+        { "draft-tokens", "N", "that it proposes at a time (default: 4)", CLI_WHOLE,
+          &s.draft_tokens, 1, GD_MOST_DRAFT_TOKENS },
         { "quiet", NULL, "print the text alone", CLI_FLAG, &s.quiet, 0, 0 },
     };
     const cli_command_help help = { "gradus generate MODEL [--tokenizer FILE] [OPTION]...",
@@ -128,9 +167,11 @@ int cli_generate(int argc, char **argv)
         return code;
     char model[CLI_PATH_BYTES];
     gd_tokenizer *tokenizer = NULL;
-    if (strcmp(s.cache, "f32") != 0 && strcmp(s.cache, "f16") != 0) {
-        fprintf(stderr, "gradus generate: --cache takes f32 or f16, not '%s'\n", s.cache);
+    if (!cli_cache_dtype("generate", s.cache, &s.cache_dtype))
         return CLI_USAGE;
+    if (s.draft && access(s.draft, F_OK) != 0) {
+        fprintf(stderr, "gradus generate: %s is not there\n", s.draft);
+        return CLI_FAILED;
     }
     if (s.model && access(s.model, F_OK) != 0) {
         fprintf(stderr, "gradus generate: %s is not there\n", s.model);

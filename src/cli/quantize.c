@@ -3,18 +3,21 @@
 #include "cli.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#define TYPES "Q8_0, Q6_K, Q5_K, Q5_1, Q5_0, Q4_K, Q4_1, Q4_0, Q3_K, Q2_K, BF16, F16 or F32"
+
 typedef struct settings {
-    const char *from, *to, *type, *tokenizer;
+    const char *from, *to, *type, *tokenizer, *calibrate;
     bool quiet;
 } settings;
 
 typedef struct progress {
     const settings *settings;
     double bytes, numbers;
-    bool begun;
+    bool begun, calibrated;
 } progress;
 
 static double count_of(gd_shape shape)
@@ -25,7 +28,7 @@ static double count_of(gd_shape shape)
     return count;
 }
 
-/* A line for each tensor: 80 columns. */
+/* A line for each tensor: 72 columns, 81 with the error of products. */
 static gd_status tell(void *user, const gd_gguf_written *t, bool *stop)
 {
     progress *p = user;
@@ -39,24 +42,73 @@ static gd_status tell(void *user, const gd_gguf_written *t, bool *stop)
     if (p->settings->quiet)
         return GD_OK;
     if (!p->begun)
-        printf("%-30s %-16s %-5s %9s %8s\n", "tensor", "shape", "type", "KB", "error");
+        printf("%-30s %-16s %-5s %9s %8s%s\n", "tensor", "shape", "type", "KB", "error",
+               p->calibrated ? "  product" : "");
     p->begun = true;
     printf("%-30s %-16s %-5s %9.1f", t->name, shape, gd_gguf_type_name(t->type),
            (double)t->bytes / 1e3);
     if (t->error > 0)
-        printf(" %7.3f%%\n", 100 * t->error);
+        printf(" %7.3f%%", 100 * t->error);
     else
-        printf(" %8s\n", "none");
+        printf(" %8s", "none");
+    if (p->calibrated && t->output_error >= 0)
+        printf(" %7.3f%%", 100 * t->output_error);
+    putchar('\n');
     return fflush(stdout) == 0 ? GD_OK : GD_ERR_IO;
+}
+
+enum { MOST_TOKENS = 1 << 16 /* of a text to calibrate with: means do not change with more */ };
+
+/* The importance of the columns over --calibrate's text. */
+static gd_importance *calibrate(const settings *s, gd_language_model *model,
+                                const gd_tokenizer *tokenizer)
+{
+    size_t size;
+    gd_tokens tokens = { 0 };
+    gd_importance *importance = NULL;
+    char *text = cli_read_file(s->calibrate, &size);
+    gd_status status = text ? GD_OK : gd_error_code();
+    if (status == GD_OK)
+        status = gd_tokenize(tokenizer, text, size, &tokens);
+    if (status == GD_OK)
+        importance = gd_language_model_calibrate(
+            model, tokens.count < MOST_TOKENS ? tokens.count : MOST_TOKENS, tokens.ids);
+    gd_tokens_free(&tokens);
+    free(text);
+    return importance;
+}
+
+static gd_status write_model(const settings *s, const char *from, gd_gguf_type type,
+                             const gd_tokenizer *tokenizer, progress *p)
+{
+    const bool is_gguf = cli_is_gguf(from);
+    gd_importance *importance = NULL;
+    gd_context *gd = gd_open("cpu");
+    gd_language_model *model = is_gguf && !s->calibrate ? NULL : gd_language_model_load(gd, from);
+    if (s->calibrate)
+        importance = model ? calibrate(s, model, tokenizer) : NULL;
+    p->calibrated = importance != NULL;
+    gd_status status;
+    if ((!is_gguf && !model) || (s->calibrate && !importance))
+        status = gd_error_code();
+    else if (is_gguf)
+        status = gd_gguf_quantize(from, s->to, .type = type, .callback = tell, .user = p,
+                                  .importance = importance);
+    else
+        status = gd_language_model_save_gguf(model, tokenizer, s->to, .type = type,
+                                             .callback = tell, .user = p, .importance = importance);
+    gd_importance_release(importance);
+    gd_close(gd);
+    return status;
 }
 
 /* A file that is no GGUF is a model, whose tokeniser goes with it. */
 static gd_status convert(const settings *s, gd_gguf_type type, progress *p, bool *told)
 {
-    if (cli_is_gguf(s->from))
-        return gd_gguf_quantize(s->from, s->to, .type = type, .callback = tell, .user = p);
     char path[CLI_PATH_BYTES];
     gd_tokenizer *tokenizer = NULL;
+    if (cli_is_gguf(s->from) && !s->calibrate)
+        return write_model(s, s->from, type, NULL, p);
     cli_find_model(s->from, path);
     if (s->tokenizer) {
         tokenizer = cli_open_tokenizer(s->tokenizer);
@@ -65,14 +117,7 @@ static gd_status convert(const settings *s, gd_gguf_type type, progress *p, bool
         fprintf(stderr, "gradus quantize: --tokenizer is needed: %s has none in it\n", s->from);
         *told = true;
     }
-    if (!tokenizer)
-        return GD_ERR_INVALID;
-    gd_context *gd = gd_open("cpu");
-    gd_language_model *model = gd_language_model_load(gd, path);
-    gd_status status = model ? gd_language_model_save_gguf(model, tokenizer, s->to, .type = type,
-                                                           .callback = tell, .user = p)
-                             : gd_error_code();
-    gd_close(gd);
+    gd_status status = tokenizer ? write_model(s, path, type, tokenizer, p) : GD_ERR_INVALID;
     gd_tokenizer_release(tokenizer);
     return status;
 }
@@ -85,8 +130,9 @@ static int run(const settings *s, gd_gguf_type type)
     if (convert(s, type, &p, &told) != GD_OK)
         return cli_is_interrupted() ? CLI_INTERRUPTED : told ? CLI_FAILED : cli_fail();
     if (!s->quiet)
-        printf("%s: %.1f MB, %.2f bits a number; error: of the values' root mean square\n", s->to,
-               p.bytes / 1e6, p.numbers > 0 ? 8 * p.bytes / p.numbers : 0.0);
+        printf("%s: %.1f MB, %.2f bits a number; error: of the values' root mean square%s\n", s->to,
+               p.bytes / 1e6, p.numbers > 0 ? 8 * p.bytes / p.numbers : 0.0,
+               p.calibrated ? "; product: of those of the text, likewise" : "");
     return CLI_OK;
 }
 
@@ -98,12 +144,16 @@ int cli_quantize(int argc, char **argv)
           "a run folder, safetensors (GPT-2, or saved by Gradus), GGUF or a llama2.c checkpoint",
           CLI_OPERAND, &s.from, 0, 0 },
         { "OUT", NULL, "the GGUF file to write", CLI_OPERAND, &s.to, 0, 0 },
-        { "type", "TYPE", "Q8_0, Q5_1, Q5_0, Q4_1, Q4_0, BF16, F16 or F32 (default: Q8_0)",
-          CLI_TEXT, &s.type, 0, 0 },
+        { "type", "TYPE", TYPES " (default: Q8_0)", CLI_TEXT, &s.type, 0, 0 },
         { "tokenizer", "FILE",
           "merges (vocab.bpe), llama2.c's tokenizer.bin, GGUF, 'bytes', or 'characters:TEXTFILE' "
           "(default: that in the model's file)",
           CLI_TEXT, &s.tokenizer, 0, 0 },
+        { "calibrate", "TEXT",
+          "a text whose tokens tell which columns of matrices count: k-quants are made for them, "
+          "and "
+          "the report says how far the matrix' products are off",
+          CLI_TEXT, &s.calibrate, 0, 0 },
         { "quiet", NULL, "print nothing", CLI_FLAG, &s.quiet, 0, 0 },
     };
     const cli_command_help help = {
@@ -121,11 +171,8 @@ int cli_quantize(int argc, char **argv)
                 s.from ? "OUT" : "a MODEL");
         return CLI_USAGE;
     }
-    if (!gd_gguf_type_find(s.type, &type) || (type >= GD_GGUF_Q2_K && type <= GD_GGUF_Q6_K)) {
-        fprintf(stderr,
-                "gradus quantize: --type takes Q8_0, Q5_1, Q5_0, Q4_1, Q4_0, BF16, F16 or F32, not "
-                "'%s'\n",
-                s.type);
+    if (!gd_gguf_type_find(s.type, &type)) {
+        fprintf(stderr, "gradus quantize: --type takes " TYPES ", not '%s'\n", s.type);
         return CLI_USAGE;
     }
     if (s.tokenizer && cli_is_gguf(s.from)) {

@@ -82,7 +82,8 @@ typedef struct gd_gguf_part {
     gd_shape shape; /* the last axis a multiple of the format's count */
     gd_status (*values)(void *user, size_t first, size_t count, float *out);
     void *user;
-    double squares, squared_error, largest_error; /* filled in as it is written */
+    /* filled in as it is written */
+    double squares, squared_error, largest_error, output_squares, output_squared_error;
 } gd_gguf_part;
 
 /* Write a file of version 3, atomically; options' callback is told of each part, its type is not looked at. `who` is the function
@@ -91,7 +92,7 @@ typedef struct gd_gguf_part {
 gd_status gd_gguf_write(const char *who, const char *path, const gd_gguf_values *values,
                         size_t count, gd_gguf_part *parts, const gd_gguf_quantize_options *options);
 
-/* NULL: files are not written with that type. */
+/* NULL: there is no such type. */
 const gd_block_format *gd_gguf_written_format(const char *who, gd_gguf_type type);
 /* That of a tensor where matrices have the format `wanted`. */
 const gd_block_format *gd_gguf_choose(const gd_block_format *wanted, const char *name,

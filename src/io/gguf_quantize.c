@@ -13,35 +13,51 @@
 const gd_block_format *gd_gguf_written_format(const char *who, gd_gguf_type type)
 {
     const gd_block_format *format = gd_block_format_of((uint32_t)type);
-    if (format && format->write)
+    if (format)
         return format;
-    return gd_fail_null(
-        GD_ERR_INVALID,
-        "%s: the type %s is not written; F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1 and Q8_0 are", who,
-        format ? format->name : "that is asked for");
+    return gd_fail_null(GD_ERR_INVALID, "%s: %d is no type of gd_gguf_type", who, (int)type);
+}
+
+/* A row of a type in a file: llama.cpp's number for "mostly of this type", and for k-quants the type of matrices whose
+ * rows are blocks of 32, but not of 256. */
+static const struct written_type {
+    unsigned char type, file_type, of_short_rows;
+} written_types[] = {
+    { GD_GGUF_F32, 0, GD_GGUF_F32 },    { GD_GGUF_F16, 1, GD_GGUF_F16 },
+    { GD_GGUF_BF16, 32, GD_GGUF_BF16 }, { GD_GGUF_Q4_0, 2, GD_GGUF_Q4_0 },
+    { GD_GGUF_Q4_1, 3, GD_GGUF_Q4_1 },  { GD_GGUF_Q5_0, 8, GD_GGUF_Q5_0 },
+    { GD_GGUF_Q5_1, 9, GD_GGUF_Q5_1 },  { GD_GGUF_Q8_0, 7, GD_GGUF_Q8_0 },
+    { GD_GGUF_Q2_K, 10, GD_GGUF_Q4_0 }, { GD_GGUF_Q3_K, 11, GD_GGUF_Q4_0 },
+    { GD_GGUF_Q4_K, 14, GD_GGUF_Q5_0 }, { GD_GGUF_Q5_K, 16, GD_GGUF_Q5_1 },
+    { GD_GGUF_Q6_K, 18, GD_GGUF_Q8_0 },
+};
+
+static const struct written_type *written_type_of(const gd_block_format *format)
+{
+    const struct written_type *row = written_types;
+    while (row->type != format->type)
+        row++;
+    return row;
 }
 
 const gd_block_format *gd_gguf_choose(const gd_block_format *wanted, const char *name,
                                       gd_shape shape)
 {
-    bool matrix = shape.rank >= 2 && strcmp(name, "position_embd.weight") != 0;
-    bool whole = shape.dim[shape.rank - 1] % wanted->count == 0;
-    return gd_block_format_of(!matrix ? GD_GGUF_F32 : whole ? wanted->type : GD_GGUF_F16);
+    const gd_block_format *other = gd_block_format_of(written_type_of(wanted)->of_short_rows);
+    const int64_t row = shape.dim[shape.rank - 1];
+    if (shape.rank < 2 || strcmp(name, "position_embd.weight") == 0)
+        return gd_block_format_of(GD_GGUF_F32);
+    if (row % wanted->count == 0)
+        return wanted;
+    return row % other->count == 0 ? other : gd_block_format_of(GD_GGUF_F16);
 }
 
 #define FILE_TYPE "general.file_type"
 #define QUANTIZED "general.quantization_version"
 
-/* llama.cpp's number for "mostly of this type". */
 void gd_gguf_add_file_type(gd_gguf_values *v, const gd_block_format *format)
 {
-    static const unsigned char numbers[][2] = {
-        { GD_GGUF_F32, 0 },  { GD_GGUF_F16, 1 },  { GD_GGUF_Q4_0, 2 }, { GD_GGUF_Q4_1, 3 },
-        { GD_GGUF_Q8_0, 7 }, { GD_GGUF_Q5_0, 8 }, { GD_GGUF_Q5_1, 9 }, { GD_GGUF_BF16, 32 },
-    };
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
-        if (numbers[i][0] == format->type)
-            gd_gguf_add_u32(v, FILE_TYPE, numbers[i][1]);
+    gd_gguf_add_u32(v, FILE_TYPE, written_type_of(format)->file_type);
     gd_gguf_add_u32(v, QUANTIZED, 2);
 }
 

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "io/file.h"
+#include "io/importance.h"
 
 #include <math.h>
 #include <string.h>
@@ -109,6 +110,9 @@ typedef struct writing {
     const char *who;
     const gd_gguf_quantize_options *options;
     float *numbers, *back;
+    float *importance;                   /* of each number */
+    const gd_column_importance *columns; /* of the tensor that is written; NULL: none */
+    float scale;                         /* by which their mean is 1 */
     unsigned char *blocks;
 } writing;
 
@@ -131,14 +135,29 @@ static size_t padding(size_t size)
 }
 
 /* The error of what has been written, added up in the order of the numbers. */
-static void compare(gd_gguf_part *p, const float *values, const float *back, size_t count)
+static void compare(const writing *w, gd_gguf_part *p, size_t first, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        double value = (double)values[i], error = fabs((double)back[i] - value);
+        double value = (double)w->numbers[i], error = fabs((double)w->back[i] - value);
         p->squares += value * value;
         p->squared_error += error * error;
         p->largest_error = error > p->largest_error ? error : p->largest_error;
+        if (!w->columns)
+            continue;
+        double counts = (double)w->columns->mean[(first + i) % (size_t)w->columns->columns];
+        p->output_squares += counts * value * value;
+        p->output_squared_error += counts * error * error;
     }
+}
+
+/* The weight of each number of a piece, around 1. The root, because errors of a row are not independent: where a few columns count for
+ * nearly everything, as behind a SwiGLU, their importance itself gives a higher perplexity, at the same error of products. */
+static const float *importance_of(writing *w, size_t first, size_t count)
+{
+    for (size_t i = 0; w->columns && i < count; i++)
+        w->importance[i] =
+            sqrtf(w->columns->mean[(first + i) % (size_t)w->columns->columns] * w->scale) + 0.05f;
+    return w->columns ? w->importance : NULL;
 }
 
 static gd_status write_piece(writing *w, gd_gguf_part *p, size_t first, size_t count,
@@ -148,13 +167,14 @@ static gd_status write_piece(writing *w, gd_gguf_part *p, size_t first, size_t c
     gd_status status = p->values(p->user, first, count, w->numbers);
     if (status != GD_OK)
         return status;
-    if (!gd_blocks_write(p->format, w->numbers, count, w->blocks, &at))
+    if (!gd_blocks_write(p->format, w->numbers, importance_of(w, first, count), count, w->blocks,
+                         &at))
         return gd_fail(GD_ERR_INVALID,
                        "%s: tensor \"%s\" has a number near element %zu that is not finite, or too "
                        "large for %s",
                        w->path, p->name, first + at, p->format->name);
     gd_blocks_read(p->format, w->blocks, count, w->back);
-    compare(p, w->numbers, w->back, count);
+    compare(w, p, first, count);
     return gd_file_sink_write(sink, w->blocks, count / (size_t)p->format->count * p->format->size);
 }
 
@@ -169,6 +189,10 @@ static gd_status tell(const writing *w, const gd_gguf_part *p)
         .bytes = bytes_of(p),
         .error = p->squares > 0.0 ? sqrt(p->squared_error / p->squares) : 0.0,
         .largest_error = p->largest_error,
+        .output_error = !w->columns ? -1.0
+                        : p->output_squares > 0.0
+                            ? sqrt(p->output_squared_error / p->output_squares)
+                            : 0.0,
     };
     const uint64_t mark = gd_error_mark();
     bool stop = false;
@@ -178,12 +202,30 @@ static gd_status tell(const writing *w, const gd_gguf_part *p)
     return gd_callback_status(status, mark, w->who);
 }
 
+static gd_status find_importance(writing *w, const gd_gguf_part *p)
+{
+    const gd_column_importance *c = gd_importance_of(w->options->importance, p->name);
+    const int64_t columns = p->shape.dim[p->shape.rank - 1];
+    double sum = 0.0;
+    if (c && c->columns != columns)
+        return gd_fail(GD_ERR_SHAPE,
+                       "%s: the importance of \"%s\" is of %lld columns, it has %lld: it is of "
+                       "another model",
+                       w->who, p->name, (long long)c->columns, (long long)columns);
+    for (int64_t i = 0; c && i < columns; i++)
+        sum += (double)c->mean[i];
+    w->columns = c;
+    w->scale = sum > 0.0 ? (float)((double)columns / sum) : 0.0f;
+    return GD_OK;
+}
+
 static gd_status write_part(writing *w, gd_gguf_part *p, gd_file_sink *sink)
 {
     static const unsigned char zeros[ALIGNMENT];
     size_t total = numbers_of(p);
-    gd_status status = GD_OK;
+    gd_status status = find_importance(w, p);
     p->squares = p->squared_error = p->largest_error = 0.0;
+    p->output_squares = p->output_squared_error = 0.0;
     for (size_t first = 0; status == GD_OK && first < total; first += PIECE)
         status = write_piece(w, p, first, total - first < PIECE ? total - first : PIECE, sink);
     if (status == GD_OK)
@@ -231,9 +273,11 @@ gd_status gd_gguf_write(const char *who, const char *path, const gd_gguf_values 
     w.numbers = gd_alloc(PIECE * sizeof *w.numbers);
     w.back = gd_alloc(PIECE * sizeof *w.back);
     w.blocks = gd_alloc(PIECE * sizeof(float));
+    w.importance = gd_alloc(PIECE * sizeof *w.importance);
     gd_status status = GD_ERR_MEMORY;
-    if (!values->failed && !w.head.failed && w.numbers && w.back && w.blocks)
+    if (!values->failed && !w.head.failed && w.numbers && w.back && w.blocks && w.importance)
         status = gd_file_write_streamed(path, write_all, &w);
+    gd_free(w.importance);
     gd_free(w.blocks);
     gd_free(w.back);
     gd_free(w.numbers);

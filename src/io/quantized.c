@@ -7,33 +7,16 @@
  * i + 16 in its high ones. */
 #include "io/quantized.h"
 
-#include "base/half.h"
+#include "io/quantized_k.h"
 
-#include <math.h>
 #include <string.h>
 #include <strings.h>
-
-static uint16_t bits_at(const unsigned char *at)
-{
-    return (uint16_t)(at[0] | at[1] << 8);
-}
-
-static float half_at(const unsigned char *at)
-{
-    return gd_f16_to_f32(bits_at(at));
-}
-
-static void put_bits(unsigned char *at, uint16_t bits)
-{
-    at[0] = (unsigned char)(bits & 0xff);
-    at[1] = (unsigned char)(bits >> 8);
-}
 
 /* ---- numbers by themselves ---- */
 
 static void read_f32(const unsigned char *block, float *out)
 {
-    uint32_t bits = (uint32_t)bits_at(block) | (uint32_t)bits_at(block + 2) << 16;
+    uint32_t bits = (uint32_t)gd_block_bits(block) | (uint32_t)gd_block_bits(block + 2) << 16;
     memcpy(out, &bits, sizeof bits);
 }
 
@@ -41,28 +24,28 @@ static void write_f32(const float *values, unsigned char *block)
 {
     uint32_t bits;
     memcpy(&bits, values, sizeof bits);
-    put_bits(block, (uint16_t)(bits & 0xffff));
-    put_bits(block + 2, (uint16_t)(bits >> 16));
+    gd_block_put_bits(block, (uint16_t)(bits & 0xffff));
+    gd_block_put_bits(block + 2, (uint16_t)(bits >> 16));
 }
 
 static void read_f16(const unsigned char *block, float *out)
 {
-    *out = half_at(block);
+    *out = gd_block_half(block);
 }
 
 static void write_f16(const float *values, unsigned char *block)
 {
-    put_bits(block, gd_f32_to_f16(*values));
+    gd_block_put_bits(block, gd_f32_to_f16(*values));
 }
 
 static void read_bf16(const unsigned char *block, float *out)
 {
-    *out = gd_bf16_to_f32(bits_at(block));
+    *out = gd_bf16_to_f32(gd_block_bits(block));
 }
 
 static void write_bf16(const float *values, unsigned char *block)
 {
-    put_bits(block, gd_f32_to_bf16(*values));
+    gd_block_put_bits(block, gd_f32_to_bf16(*values));
 }
 
 /* ---- 32 numbers: Q4_0, Q4_1, Q5_0, Q5_1, Q8_0 ---- */
@@ -83,15 +66,15 @@ static void read_small(const unsigned char *quants, const unsigned char *fifth, 
 static void read_small_from(const unsigned char *block, const unsigned char *fifth,
                             const unsigned char *quants, float *out)
 {
-    float m = half_at(block + 2);
-    read_small(quants, fifth, 0, half_at(block), out);
+    float m = gd_block_half(block + 2);
+    read_small(quants, fifth, 0, gd_block_half(block), out);
     for (int i = 0; i < SMALL; i++)
         out[i] += m;
 }
 
 static void read_q4_0(const unsigned char *block, float *out)
 {
-    read_small(block + 2, NULL, 8, half_at(block), out);
+    read_small(block + 2, NULL, 8, gd_block_half(block), out);
 }
 
 static void read_q4_1(const unsigned char *block, float *out)
@@ -101,7 +84,7 @@ static void read_q4_1(const unsigned char *block, float *out)
 
 static void read_q5_0(const unsigned char *block, float *out)
 {
-    read_small(block + 6, block + 2, 16, half_at(block), out);
+    read_small(block + 6, block + 2, 16, gd_block_half(block), out);
 }
 
 static void read_q5_1(const unsigned char *block, float *out)
@@ -111,16 +94,9 @@ static void read_q5_1(const unsigned char *block, float *out)
 
 static void read_q8_0(const unsigned char *block, float *out)
 {
-    float d = half_at(block);
+    float d = gd_block_half(block);
     for (int i = 0; i < SMALL; i++)
         out[i] = (float)(signed char)block[2 + i] * d;
-}
-
-/* 1 / d; 0 where there is nothing to divide by, or the quotient is beyond f32. */
-static float inverse(float d)
-{
-    float id = d == 0.0f ? 0.0f : 1.0f / d;
-    return isfinite(id) ? id : 0.0f;
 }
 
 /* The numbers x * id + shift, cut, from 0 to most, in two halves, and their fifth bits. */
@@ -151,15 +127,15 @@ static float signed_scale(const float *values, int steps)
 static void write_q4_0(const float *values, unsigned char *block)
 {
     float d = signed_scale(values, 8);
-    put_bits(block, gd_f32_to_f16(d));
-    write_small(values, 0.0f, inverse(d), 8.5f, 15, block + 2, NULL);
+    gd_block_put_bits(block, gd_f32_to_f16(d));
+    write_small(values, 0.0f, gd_block_inverse(d), 8.5f, 15, block + 2, NULL);
 }
 
 static void write_q5_0(const float *values, unsigned char *block)
 {
     float d = signed_scale(values, 16);
-    put_bits(block, gd_f32_to_f16(d));
-    write_small(values, 0.0f, inverse(d), 16.5f, 31, block + 6, block + 2);
+    gd_block_put_bits(block, gd_f32_to_f16(d));
+    write_small(values, 0.0f, gd_block_inverse(d), 16.5f, 31, block + 6, block + 2);
 }
 
 static float write_range(const float *values, int steps, unsigned char *block, float *least)
@@ -171,9 +147,9 @@ static float write_range(const float *values, int steps, unsigned char *block, f
         *least = values[i] < *least ? values[i] : *least;
     }
     float d = (most - *least) / (float)steps;
-    put_bits(block, gd_f32_to_f16(d));
-    put_bits(block + 2, gd_f32_to_f16(*least));
-    return inverse(d);
+    gd_block_put_bits(block, gd_f32_to_f16(d));
+    gd_block_put_bits(block + 2, gd_f32_to_f16(*least));
+    return gd_block_inverse(d);
 }
 
 static void write_q4_1(const float *values, unsigned char *block)
@@ -193,108 +169,28 @@ static void write_q8_0(const float *values, unsigned char *block)
     float most = 0.0f;
     for (int i = 0; i < SMALL; i++)
         most = fabsf(values[i]) > most ? fabsf(values[i]) : most;
-    float d = most / 127.0f, id = inverse(d);
-    put_bits(block, gd_f32_to_f16(d));
+    float d = most / 127.0f, id = gd_block_inverse(d);
+    gd_block_put_bits(block, gd_f32_to_f16(d));
     for (int i = 0; i < SMALL; i++)
         block[2 + i] = (unsigned char)(signed char)roundf(values[i] * id);
-}
-
-/* ---- 256 numbers: Q2_K … Q6_K ---- */
-
-enum { LARGE = 256 };
-
-/* 16 scales, 4 bits each beside a smallest value; 256 numbers of 2 bits, a quarter of 128 numbers in each pair of bits
- * of 32 bytes; d, dmin. */
-static void read_q2_k(const unsigned char *block, float *out)
-{
-    const unsigned char *scales = block, *quants = block + 16;
-    float d = half_at(block + 80), least = half_at(block + 82);
-    for (int i = 0; i < LARGE; i++) {
-        int q = quants[i / 128 * 32 + i % 32] >> (i % 128 / 32 * 2) & 3, scale = scales[i / 16];
-        out[i] = d * (float)(scale & 15) * (float)q - least * (float)(scale >> 4);
-    }
-}
-
-/* The third bit of each number, of byte i % 32 the bit i / 32, is 0 where 4 is taken away; numbers as of Q2_K; 16 scales
- * of 6 bits less 32: their low four in two halves of 8 bytes, their high two in quarters of 4; d. */
-static void read_q3_k(const unsigned char *block, float *out)
-{
-    const unsigned char *third = block, *quants = block + 32, *scales = block + 96;
-    float d = half_at(block + 108);
-    for (int i = 0; i < LARGE; i++) {
-        int s = i / 16, low = s < 8 ? scales[s] & 15 : scales[s - 8] >> 4;
-        int scale = (low | (scales[8 + s % 4] >> (s / 4 * 2) & 3) << 4) - 32;
-        int q = quants[i / 128 * 32 + i % 32] >> (i % 128 / 32 * 2) & 3;
-        q -= third[i % 32] >> (i / 32) & 1 ? 0 : 4;
-        out[i] = d * (float)scale * (float)q;
-    }
-}
-
-/* Eight scales and eight smallest values of 6 bits in 12 bytes. */
-static void six_bits(const unsigned char packed[12], int index, int *scale, int *least)
-{
-    int i = index % 4;
-    if (index < 4) {
-        *scale = packed[i] & 63;
-        *least = packed[4 + i] & 63;
-    } else {
-        *scale = (packed[8 + i] & 15) | (packed[i] >> 2 & 0x30);
-        *least = packed[8 + i] >> 4 | (packed[4 + i] >> 2 & 0x30);
-    }
-}
-
-/* Groups of 64 numbers in 32 bytes, the first half in the low bits. `fifth`: as `third` above. */
-static void read_k_with_least(const unsigned char *block, const unsigned char *fifth,
-                              const unsigned char *quants, float *out)
-{
-    float d = half_at(block), dmin = half_at(block + 2);
-    for (int i = 0; i < LARGE; i++) {
-        int scale, least;
-        six_bits(block + 4, i / 32, &scale, &least);
-        int q = quants[i / 64 * 32 + i % 32] >> (i % 64 / 32 * 4) & 15;
-        q |= fifth ? (fifth[i % 32] >> (i / 32) & 1) << 4 : 0;
-        out[i] = d * (float)scale * (float)q - dmin * (float)least;
-    }
-}
-
-static void read_q4_k(const unsigned char *block, float *out)
-{
-    read_k_with_least(block, NULL, block + 16, out);
-}
-
-static void read_q5_k(const unsigned char *block, float *out)
-{
-    read_k_with_least(block, block + 16, block + 48, out);
-}
-
-/* Low four bits: 128 numbers in 64 bytes, the first half in the low bits; high two: as Q2_K's; 16 scales i8; d. */
-static void read_q6_k(const unsigned char *block, float *out)
-{
-    const unsigned char *low = block, *high = block + 128, *scales = block + 192;
-    float d = half_at(block + 208);
-    for (int i = 0; i < LARGE; i++) {
-        int q = low[i / 128 * 64 + i % 64] >> (i % 128 / 64 * 4) & 15;
-        q |= (high[i / 128 * 32 + i % 32] >> (i % 128 / 32 * 2) & 3) << 4;
-        out[i] = d * (float)(signed char)scales[i / 16] * (float)(q - 32);
-    }
 }
 
 /* ---- the table ---- */
 
 static const gd_block_format formats[] = {
-    { GD_GGUF_F32, "F32", 1, 4, read_f32, write_f32 },
-    { GD_GGUF_F16, "F16", 1, 2, read_f16, write_f16 },
-    { GD_GGUF_BF16, "BF16", 1, 2, read_bf16, write_bf16 },
-    { GD_GGUF_Q4_0, "Q4_0", SMALL, 18, read_q4_0, write_q4_0 },
-    { GD_GGUF_Q4_1, "Q4_1", SMALL, 20, read_q4_1, write_q4_1 },
-    { GD_GGUF_Q5_0, "Q5_0", SMALL, 22, read_q5_0, write_q5_0 },
-    { GD_GGUF_Q5_1, "Q5_1", SMALL, 24, read_q5_1, write_q5_1 },
-    { GD_GGUF_Q8_0, "Q8_0", SMALL, 34, read_q8_0, write_q8_0 },
-    { GD_GGUF_Q2_K, "Q2_K", LARGE, 84, read_q2_k, NULL },
-    { GD_GGUF_Q3_K, "Q3_K", LARGE, 110, read_q3_k, NULL },
-    { GD_GGUF_Q4_K, "Q4_K", LARGE, 144, read_q4_k, NULL },
-    { GD_GGUF_Q5_K, "Q5_K", LARGE, 176, read_q5_k, NULL },
-    { GD_GGUF_Q6_K, "Q6_K", LARGE, 210, read_q6_k, NULL },
+    { GD_GGUF_F32, "F32", 1, 4, read_f32, write_f32, NULL },
+    { GD_GGUF_F16, "F16", 1, 2, read_f16, write_f16, NULL },
+    { GD_GGUF_BF16, "BF16", 1, 2, read_bf16, write_bf16, NULL },
+    { GD_GGUF_Q4_0, "Q4_0", SMALL, 18, read_q4_0, write_q4_0, NULL },
+    { GD_GGUF_Q4_1, "Q4_1", SMALL, 20, read_q4_1, write_q4_1, NULL },
+    { GD_GGUF_Q5_0, "Q5_0", SMALL, 22, read_q5_0, write_q5_0, NULL },
+    { GD_GGUF_Q5_1, "Q5_1", SMALL, 24, read_q5_1, write_q5_1, NULL },
+    { GD_GGUF_Q8_0, "Q8_0", SMALL, 34, read_q8_0, write_q8_0, NULL },
+    { GD_GGUF_Q2_K, "Q2_K", GD_BLOCK_MOST, 84, gd_q2_k_read, NULL, gd_q2_k_write },
+    { GD_GGUF_Q3_K, "Q3_K", GD_BLOCK_MOST, 110, gd_q3_k_read, NULL, gd_q3_k_write },
+    { GD_GGUF_Q4_K, "Q4_K", GD_BLOCK_MOST, 144, gd_q4_k_read, NULL, gd_q4_k_write },
+    { GD_GGUF_Q5_K, "Q5_K", GD_BLOCK_MOST, 176, gd_q5_k_read, NULL, gd_q5_k_write },
+    { GD_GGUF_Q6_K, "Q6_K", GD_BLOCK_MOST, 210, gd_q6_k_read, NULL, gd_q6_k_write },
 };
 enum { FORMATS = sizeof formats / sizeof *formats };
 
@@ -339,8 +235,8 @@ static bool fits(const gd_block_format *f, const float *values, const unsigned c
     return finite;
 }
 
-bool gd_blocks_write(const gd_block_format *f, const float *values, size_t count,
-                     unsigned char *blocks, size_t *at)
+bool gd_blocks_write(const gd_block_format *f, const float *values, const float *importance,
+                     size_t count, unsigned char *blocks, size_t *at)
 {
     for (*at = 0; *at < count; *at += (size_t)f->count, blocks += f->size) {
         bool finite = true;
@@ -348,7 +244,10 @@ bool gd_blocks_write(const gd_block_format *f, const float *values, size_t count
             finite = finite && isfinite(values[*at + (size_t)i]);
         if (!finite)
             return false;
-        f->write(values + *at, blocks);
+        if (f->search)
+            f->search(values + *at, importance ? importance + *at : NULL, blocks);
+        else
+            f->write(values + *at, blocks);
         if (!fits(f, values + *at, blocks))
             return false;
     }

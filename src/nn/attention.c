@@ -1,16 +1,11 @@
-/* nn/attention.c: multi-head attention as a layer, the cache of keys and values, and what all
- * layers of sequences share. Start at gd_nn_multi_head_attention_with(). */
+/* nn/attention.c: multi-head attention as a layer, and what all layers of sequences share. Start at gd_nn_multi_head_attention_with(). */
 #include "nn/sequence.h"
 
 #include "base/error.h"
-#include "base/memory.h"
 #include "base/options.h"
 #include "nn/module.h"
 
-#include <gradus/autograd.h>
-
 #include <stdio.h>
-#include <string.h>
 
 /* ---- shared ---- */
 
@@ -34,169 +29,6 @@ const char *gd_nn_path_number(char text[GD_NN_PATH], const char *name, int64_t n
 gd_tensor *gd_nn_drop(const gd_module *m, gd_tensor *x, double p)
 {
     return p > 0 && gd_module_is_training(m) ? gd_dropout(x, p) : x;
-}
-
-/* ---- the cache ---- */
-
-typedef struct cache_entry {
-    char *name;
-    gd_tensor *k, *v; // [batch, heads, capacity, d], retained
-    int64_t length;
-} cache_entry;
-
-struct gd_kv_cache {
-    gd_context *context;
-    int64_t capacity;
-    bool converts; /* to `dtype`; else entries have that of what comes */
-    gd_dtype dtype;
-    cache_entry *entries;
-    size_t count, room;
-};
-
-static void cache_destroy(void *object)
-{
-    gd_kv_cache *cache = object;
-    for (size_t i = 0; i < cache->count; i++) {
-        gd_release(cache->entries[i].k);
-        gd_release(cache->entries[i].v);
-        gd_free(cache->entries[i].name);
-    }
-    gd_free(cache->entries);
-    gd_free(cache);
-}
-
-gd_kv_cache *gd_kv_cache_create(gd_context *context, int64_t capacity)
-{
-    if (!context)
-        return NULL;
-    if (capacity < 1)
-        return gd_fail_null(GD_ERR_INVALID, "gd_kv_cache_create: a capacity of %lld tokens",
-                            (long long)capacity);
-    gd_kv_cache *cache = gd_alloc_zero(1, sizeof *cache);
-    if (!cache)
-        return NULL;
-    cache->context = context;
-    cache->capacity = capacity;
-    if (gd_context_adopt(cache->context, cache, cache_destroy) != GD_OK) {
-        cache_destroy(cache);
-        return NULL;
-    }
-    return cache;
-}
-
-void gd_kv_cache_release(gd_kv_cache *cache)
-{
-    if (!cache)
-        return;
-    gd_context_disown(cache->context, cache);
-    cache_destroy(cache);
-}
-
-int64_t gd_kv_cache_length(const gd_kv_cache *cache)
-{
-    return cache && cache->count > 0 ? cache->entries[0].length : 0;
-}
-
-gd_status gd_kv_cache_set_dtype(gd_kv_cache *cache, gd_dtype dtype)
-{
-    if (!cache)
-        return GD_OK;
-    if (cache->count > 0)
-        return gd_fail(GD_ERR_STATE, "gd_kv_cache_set_dtype: the cache has had tokens already");
-    if (!gd_dtype_is_float(dtype))
-        return gd_fail(GD_ERR_DTYPE, "gd_kv_cache_set_dtype: %s; a dtype of floats is needed",
-                       gd_dtype_name(dtype));
-    cache->dtype = dtype;
-    cache->converts = true;
-    return GD_OK;
-}
-
-gd_status gd_kv_cache_truncate(gd_kv_cache *cache, int64_t length)
-{
-    if (!cache)
-        return GD_OK;
-    if (length < 0 || length > gd_kv_cache_length(cache))
-        return gd_fail(GD_ERR_INVALID, "gd_kv_cache_truncate: to %lld tokens, there are %lld",
-                       (long long)length, (long long)gd_kv_cache_length(cache));
-    for (size_t i = 0; i < cache->count; i++)
-        cache->entries[i].length = length;
-    return GD_OK;
-}
-
-static cache_entry *entry_find(const gd_kv_cache *cache, const char *name)
-{
-    for (size_t i = 0; i < cache->count; i++)
-        if (strcmp(cache->entries[i].name, name) == 0)
-            return &cache->entries[i];
-    return NULL;
-}
-
-int64_t gd_kv_cache_length_of(const gd_kv_cache *cache, const char *name)
-{
-    const cache_entry *entry = cache ? entry_find(cache, name) : NULL;
-    return entry ? entry->length : 0;
-}
-
-/* Room for tokens like those of k and v. */
-static cache_entry *entry_add(gd_kv_cache *cache, const char *name, gd_tensor *k, gd_tensor *v)
-{
-    if (!gd_grow((void **)&cache->entries, &cache->room, cache->count + 1, sizeof *cache->entries))
-        return NULL;
-    gd_shape of_k = gd_tensor_shape(k), of_v = gd_tensor_shape(v);
-    of_k.dim[2] = of_v.dim[2] = cache->capacity;
-    const gd_dtype k_dtype = cache->converts ? cache->dtype : gd_tensor_dtype(k);
-    const gd_dtype v_dtype = cache->converts ? cache->dtype : gd_tensor_dtype(v);
-    cache_entry entry = { .name = gd_strdup(name),
-                          .k = gd_retain(gd_zeros(cache->context, of_k, k_dtype)),
-                          .v = gd_retain(gd_zeros(cache->context, of_v, v_dtype)) };
-    if (!entry.name || !entry.k || !entry.v) {
-        gd_release(entry.k);
-        gd_release(entry.v);
-        gd_free(entry.name);
-        return NULL;
-    }
-    cache->entries[cache->count] = entry;
-    return &cache->entries[cache->count++];
-}
-
-/* Write x behind the first `length` tokens of `all`, a view of which, with x, is the result; as x's
- * dtype, if `all` has another. */
-static gd_tensor *append(gd_tensor *all, gd_tensor *x, int64_t length)
-{
-    int64_t end = length + gd_tensor_shape(x).dim[2];
-    gd_shape has = gd_tensor_shape(all), more = gd_tensor_shape(x);
-    if (has.dim[0] != more.dim[0] || has.dim[1] != more.dim[1] || has.dim[3] != more.dim[3] ||
-        end > has.dim[2]) {
-        char a[GD_NN_SHAPE_TEXT], b[GD_NN_SHAPE_TEXT];
-        return gd_fail_null(GD_ERR_SHAPE,
-                            "the cache holds %lld tokens of %s, %s more do not fit: other sizes, "
-                            "or beyond its capacity",
-                            (long long)length, gd_nn_shape_text(has, a), gd_nn_shape_text(more, b));
-    }
-    const gd_dtype dtype = gd_tensor_dtype(all), given = gd_tensor_dtype(x);
-    gd_tensor *kept = dtype == given ? x : gd_cast(x, dtype);
-    if (!gd_assign(gd_slice(all, 2, length, end, 1), kept))
-        return NULL;
-    gd_tensor *result = gd_slice(all, 2, 0, end, 1);
-    return dtype == given ? result : gd_cast(result, given);
-}
-
-gd_status gd_kv_cache_append(gd_kv_cache *cache, const char *name, gd_tensor **k, gd_tensor **v)
-{
-    if (gd_no_grad_begin(cache->context) != GD_OK)
-        return gd_error_last();
-    cache_entry *entry = entry_find(cache, name);
-    if (!entry)
-        entry = entry_add(cache, name, *k, *v);
-    gd_tensor *all_k = entry ? append(entry->k, *k, entry->length) : NULL;
-    gd_tensor *all_v = all_k ? append(entry->v, *v, entry->length) : NULL;
-    (void)gd_no_grad_end(cache->context);
-    if (!all_v)
-        return gd_error_last();
-    entry->length += gd_tensor_shape(*k).dim[2];
-    *k = all_k;
-    *v = all_v;
-    return GD_OK;
 }
 
 /* ---- multi-head attention ---- */

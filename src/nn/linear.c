@@ -8,6 +8,12 @@
 
 static const char TYPE[] = "linear";
 
+void gd_module_observe(gd_module *m, gd_observe_fn observe, void *observer)
+{
+    m->observe = observe;
+    m->observer = observer;
+}
+
 /* A later use must fit the first. */
 static bool fits(const gd_module_layer *layer, int64_t units, bool bias)
 {
@@ -39,7 +45,7 @@ gd_tensor *gd_nn_linear_with(gd_module *m, const char *name, gd_tensor *x, int64
                             name && *name ? "units must be at least 1" : "the name is empty");
     gd_shape shape = gd_tensor_shape(x);
     x = gd_layer_input(m, "gd_nn_linear", name, x, 1);
-    if (!x)
+    if (!x || (m->observe && m->observe(m->observer, name, x) != GD_OK))
         return NULL;
     int64_t in = shape.dim[shape.rank - 1];
     if (gd_nn_is_quantized(m, name)) {

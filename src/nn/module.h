@@ -7,6 +7,7 @@
 
 #include "base/random.h"
 #include "nn/names.h"
+#include "nn/observe.h"
 
 #define GD_LAYER_MAX_PARAMETERS 4
 
@@ -48,6 +49,8 @@ struct gd_module {
     char *loaded_from;    /* the file it was loaded from while empty, else NULL */
     bool training;
     gd_module_block *blocks;
+    gd_observe_fn observe; /* NULL: nobody is told */
+    void *observer;
 };
 
 /* Take t (retained; NULL is the error already recorded) in as a parameter or buffer of a path that

@@ -19,6 +19,8 @@
  * fused multiply-add. So all instruction sets, devices and numbers of threads give the same bits. */
 #include "ops/internal.h"
 
+#include <gradus/autograd.h>
+
 #define BLOCK 32
 /* Numbers of a row: a kernel keeps a row in blocks in its scratch. */
 #define MOST_INNER ((int64_t)1 << 18)
@@ -120,6 +122,46 @@ gd_tensor *gd_dequantize(gd_tensor *values, gd_tensor *scales)
                             "2], and [.., in / 32] expected",
                             gd_layout_text(v, values_text), gd_layout_text(s, scales_text));
     return GD_AS("gd_dequantize", numbers_of(values, scales));
+}
+
+/* Blocks [.., in / 32, 32] in 8 bits, [.., in], and their scales [.., in / 32]. */
+static gd_tensor *rounded(gd_tensor *blocks, bool per_channel, gd_tensor **scales)
+{
+    gd_shape shape = gd_layout_shape(&blocks->layout), of_scales = shape;
+    const int last = shape.rank - 1;
+    of_scales.dim[last] = 1;
+    gd_tensor *most = gd_max(gd_abs(blocks), GD_AXES(-1), true);
+    if (per_channel)
+        most = gd_broadcast_to(gd_max(most, GD_AXES(-2), true), of_scales);
+    gd_tensor *scale = gd_contiguous(gd_div_scalar(most, 127.0));
+    gd_tensor *values = gd_cast(gd_round(gd_div(blocks, scale)), GD_I8);
+    shape.dim[last - 1] *= BLOCK;
+    shape.rank--;
+    of_scales.rank--;
+    *scales = gd_reshape(scale, of_scales);
+    values = gd_reshape(values, shape);
+    return *scales ? values : NULL;
+}
+
+gd_tensor *gd_quantize(gd_tensor *x, bool per_channel, gd_tensor **scales)
+{
+    if (!gd_usable(x, "gd_quantize"))
+        return NULL;
+    if (!scales)
+        return gd_fail_null(GD_ERR_INVALID, "gd_quantize: there is no place for the scales");
+    gd_shape shape = gd_layout_shape(&x->layout);
+    char text[GD_SHAPE_TEXT];
+    if (!gd_dtype_is_float(x->layout.dtype))
+        return gd_fail_null(GD_ERR_DTYPE, "gd_quantize: x is %s; floats are needed",
+                            gd_dtype_name(x->layout.dtype));
+    if (shape.rank < 1 || shape.rank >= GD_MAX_RANK || shape.dim[shape.rank - 1] % BLOCK != 0 ||
+        shape.dim[shape.rank - 1] == 0)
+        return gd_fail_null(GD_ERR_SHAPE, "gd_quantize: x %s; rows must be multiples of 32",
+                            gd_layout_text(&x->layout, text));
+    shape.dim[shape.rank - 1] /= BLOCK;
+    shape.dim[shape.rank++] = BLOCK;
+    gd_tensor *plain = gd_contiguous(gd_as_dtype(gd_detach(x), GD_F32));
+    return GD_AS("gd_quantize", rounded(gd_reshape(plain, shape), per_channel, scales));
 }
 
 /* The gradient by x is that of the product without rounding of x; weights have none. */

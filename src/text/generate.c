@@ -1,5 +1,5 @@
 /* text/generate.c: text from a language model, token by token. Start at gd_generate_with(). */
-#include "text/language_model.h"
+#include "text/generator.h"
 #include "text/tokenizer.h"
 
 #include "base/error.h"
@@ -10,13 +10,6 @@
 #include <gradus/ops.h>
 
 #include <string.h>
-
-struct gd_generator {
-    gd_language_model *model;
-    gd_kv_cache *cache;
-    int32_t *tokens; /* [length]: those whose keys and values the cache has */
-    float *logits;   /* [vocabulary] */
-};
 
 /* ---- the sequence ---- */
 
@@ -51,7 +44,8 @@ gd_generator *gd_generator_create(gd_language_model *model)
     g->model = model;
     g->cache = gd_kv_cache_create(model->context, model->options.max_length);
     g->tokens = gd_alloc((size_t)model->options.max_length * sizeof *g->tokens);
-    g->logits = gd_alloc((size_t)model->options.vocabulary * sizeof(float));
+    g->capacity = (size_t)model->options.vocabulary;
+    g->logits = gd_alloc(g->capacity * sizeof *g->logits);
     if (!g->cache || !g->tokens || !g->logits ||
         gd_context_adopt(model->context, g, destroy) != GD_OK) {
         destroy(g);
@@ -70,18 +64,21 @@ int64_t gd_generator_length(const gd_generator *g)
     return g ? gd_kv_cache_length(g->cache) : 0;
 }
 
-/* The logits behind the last of some tokens, into g->logits. */
-static gd_status step(gd_generator *g, gd_tensor *tokens)
+/* The logits behind the last of some tokens, or behind all, into g->logits. */
+static gd_status step(gd_generator *g, gd_tensor *tokens, bool all)
 {
-    gd_tensor *logits = gd_language_logits(g->model, tokens, g->cache);
+    gd_tensor *logits = gd_language_logits(g->model, tokens, g->cache, !all);
     if (!logits)
         return gd_error_last();
-    return gd_tensor_read(logits, g->logits, (size_t)g->model->options.vocabulary * sizeof(float));
+    const size_t count = (size_t)gd_tensor_count(logits);
+    if (!gd_grow((void **)&g->logits, &g->capacity, count, sizeof *g->logits))
+        return GD_ERR_MEMORY;
+    return gd_tensor_read(logits, g->logits, count * sizeof *g->logits);
 }
 
 /* In a scope and without history; a model in training is not, for the time. A failure ends the
  * sequence: the layers' caches may be of different lengths. */
-static gd_status run(gd_generator *g, const int32_t *tokens, int64_t count)
+static gd_status run(gd_generator *g, const int32_t *tokens, int64_t count, bool all)
 {
     gd_context *gd = g->model->context;
     bool training = gd_module_is_training(g->model->module);
@@ -93,7 +90,7 @@ static gd_status run(gd_generator *g, const int32_t *tokens, int64_t count)
     if (status == GD_OK) {
         gd_module_set_training(g->model->module, false);
         gd_tensor *t = gd_from_host(gd, GD_SHAPE(1, count), GD_I32, tokens);
-        status = t ? step(g, t) : gd_error_last();
+        status = t ? step(g, t, all) : gd_error_last();
         gd_module_set_training(g->model->module, training);
         (void)gd_scope_end(gd);
     }
@@ -105,23 +102,33 @@ static gd_status run(gd_generator *g, const int32_t *tokens, int64_t count)
     return status;
 }
 
-const float *gd_generator_feed(gd_generator *g, int64_t count, const int32_t *tokens)
+static const float *feed(const char *who, gd_generator *g, int64_t count, const int32_t *tokens,
+                         bool all)
 {
     if (!g)
         return NULL;
     const gd_language_options *o = &g->model->options;
     if (!tokens || count < 1)
-        return gd_fail_null(GD_ERR_INVALID, "gd_generator_feed: there are no tokens");
+        return gd_fail_null(GD_ERR_INVALID, "%s: there are no tokens", who);
     if (count > o->max_length - gd_generator_length(g))
         return gd_fail_null(
-            GD_ERR_SHAPE,
-            "gd_generator_feed: %lld tokens after %lld are more than the model's %lld",
+            GD_ERR_SHAPE, "%s: %lld tokens after %lld are more than the model's %lld", who,
             (long long)count, (long long)gd_generator_length(g), (long long)o->max_length);
     for (int64_t i = 0; i < count; i++)
         if (tokens[i] < 0 || tokens[i] >= o->vocabulary)
-            return gd_fail_null(GD_ERR_INVALID, "gd_generator_feed: token %d; the model has %lld",
+            return gd_fail_null(GD_ERR_INVALID, "%s: token %d; the model has %lld", who,
                                 (int)tokens[i], (long long)o->vocabulary);
-    return run(g, tokens, count) == GD_OK ? g->logits : NULL;
+    return run(g, tokens, count, all) == GD_OK ? g->logits : NULL;
+}
+
+const float *gd_generator_feed(gd_generator *g, int64_t count, const int32_t *tokens)
+{
+    return feed("gd_generator_feed", g, count, tokens, false);
+}
+
+const float *gd_generator_feed_all(gd_generator *g, int64_t count, const int32_t *tokens)
+{
+    return feed("gd_generator_feed_all", g, count, tokens, true);
 }
 
 /* ---- text ---- */
@@ -153,18 +160,20 @@ static bool ends(const gd_tokenizer *tokenizer, int32_t token)
     return token == gd_tokenizer_end(tokenizer) || token == gd_tokenizer_begin(tokenizer);
 }
 
-/* The logits after one more token. A sequence that has reached the model's length is begun anew
- * with its last half, the new token among them; it may have grown over several calls. */
-static const float *feed_last(gd_generator *g, int32_t token)
+/* What is fed after one more token: that token. A sequence that has reached the model's length is begun anew with its last
+ * half, the new token among them; it may have grown over several calls. */
+static const int32_t *next_feed(gd_generator *g, const int32_t *token, int64_t *count)
 {
     int64_t length = g->model->options.max_length;
+    *count = 1;
     if (gd_generator_length(g) < length)
-        return gd_generator_feed(g, 1, &token);
-    int64_t again = (length + 1) / 2, kept = again - 1;
+        return token;
+    *count = (length + 1) / 2;
+    int64_t kept = *count - 1;
     memmove(g->tokens, g->tokens + (length - kept), (size_t)kept * sizeof *g->tokens);
-    g->tokens[kept] = token;
+    g->tokens[kept] = *token;
     gd_generator_reset(g);
-    return gd_generator_feed(g, again, g->tokens);
+    return g->tokens;
 }
 
 /* *stop is set where the callback wants to. */
@@ -180,34 +189,63 @@ static gd_status tell(const gd_generate_options *o, int32_t token, const char *t
     return gd_callback_status(status, mark, "gd_generate");
 }
 
-/* Choose, tell, feed, over and over. `tokens` holds those of this call, for the penalty. */
+/* One token behind those that are fed, or with a draft as many as it gets right and one more. How many; -1: an error. */
+static int64_t choose(const generation *o, const gd_tokens *tokens, int64_t count,
+                      const int32_t *fed, int32_t chosen[GD_MOST_DRAFT_TOKENS + 1])
+{
+    gd_generator *g = o->generator;
+    if (o->options.draft)
+        return gd_generator_speculate(g, o->options.draft, o->sampler, count, fed, tokens->count,
+                                      tokens->ids, o->options.draft_tokens, chosen);
+    const float *logits = gd_generator_feed(g, count, fed);
+    if (!logits)
+        return -1;
+    chosen[0] =
+        gd_sample(o->sampler, g->model->options.vocabulary, logits, tokens->count, tokens->ids);
+    return chosen[0] < 0 ? -1 : 1;
+}
+
+/* Take in a token that was chosen behind `length` others. *stop: it is the last. */
+static gd_status take(const generation *o, gd_tokens *tokens, int32_t token, int64_t length,
+                      bool *stop)
+{
+    size_t size;
+    int32_t previous = tokens->ids[tokens->count - 1];
+    const char *text = gd_token_text(o->tokenizer, previous, token, &size);
+    if (!text)
+        return gd_error_last();
+    gd_status status = gd_tokens_add(tokens, token);
+    *stop = o->options.max_tokens < 0 && length == o->generator->model->options.max_length;
+    return status == GD_OK ? tell(&o->options, token, text, size, stop) : status;
+}
+
+/* Feed, choose, tell, over and over. `tokens` has those of this call, for the penalty. */
 static int64_t continue_text(const generation *o, gd_tokens *tokens)
 {
     gd_generator *g = o->generator;
-    const gd_language_options *model = &g->model->options;
-    int64_t made = 0;
-    const float *logits = gd_generator_feed(g, tokens->count, tokens->ids);
-    while (logits) {
-        int32_t token =
-            gd_sample(o->sampler, model->vocabulary, logits, tokens->count, tokens->ids);
-        if (token < 0)
+    int32_t chosen[GD_MOST_DRAFT_TOKENS + 1], last;
+    const int32_t *fed = tokens->ids;
+    int64_t made = 0, count = tokens->count;
+    for (;;) {
+        int64_t length = gd_generator_length(g) + count;
+        int64_t many = choose(o, tokens, count, fed, chosen);
+        bool stop = false;
+        if (many < 0)
             return -1;
-        if (ends(o->tokenizer, token))
+        for (int64_t i = 0; i < many && !stop; i++, length++) {
+            const bool end = ends(o->tokenizer, chosen[i]);
+            if (!end && take(o, tokens, chosen[i], length, &stop) != GD_OK)
+                return -1;
+            made += !end;
+            stop = stop || end || made == o->options.max_tokens;
+            if (stop && gd_kv_cache_truncate(g->cache, length) != GD_OK)
+                return -1;
+        }
+        if (stop)
             return made;
-        size_t size;
-        int32_t previous = tokens->ids[tokens->count - 1];
-        const char *text = gd_token_text(o->tokenizer, previous, token, &size);
-        if (!text || gd_tokens_add(tokens, token) != GD_OK)
-            return -1;
-        made++;
-        bool stop = o->options.max_tokens < 0 && gd_generator_length(g) == model->max_length;
-        if (tell(&o->options, token, text, size, &stop) != GD_OK)
-            return -1;
-        if (stop || made == o->options.max_tokens)
-            return made;
-        logits = feed_last(g, token);
+        last = chosen[many - 1];
+        fed = next_feed(g, &last, &count);
     }
-    return -1;
 }
 
 int64_t gd_generate_with(gd_generator *generator, const gd_tokenizer *tokenizer,
@@ -221,6 +259,12 @@ int64_t gd_generate_with(gd_generator *generator, const gd_tokenizer *tokenizer,
                       !generator   ? "generator"
                       : !tokenizer ? "tokeniser"
                                    : "sampler");
+        return -1;
+    }
+    if (o.options.draft &&
+        (o.options.draft_tokens < 1 || o.options.draft_tokens > GD_MOST_DRAFT_TOKENS)) {
+        (void)gd_fail(GD_ERR_INVALID, "gd_generate: %lld tokens to draft; 1 to %d are needed",
+                      (long long)o.options.draft_tokens, GD_MOST_DRAFT_TOKENS);
         return -1;
     }
     if (o.options.max_tokens == 0)

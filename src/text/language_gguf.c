@@ -16,7 +16,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { NAME = 128 };
+enum { NAME = GD_LANGUAGE_FILE_NAME };
 
 typedef struct reading {
     const gd_gguf *file;
@@ -468,6 +468,18 @@ static const parameter *row_to_write(const char *path, bool llama)
             (strcmp(name, "self.qkv.weight") != 0 || llama == (parameters[i].in_file[1] != NULL)))
             return &parameters[i];
     return NULL;
+}
+
+int gd_language_file_names(const gd_language_model *model, const char *name, const char *names[3],
+                           char room[3][GD_LANGUAGE_FILE_NAME])
+{
+    char path[NAME];
+    int count = 0;
+    snprintf(path, sizeof path, "%s.weight", name);
+    const parameter *p = row_to_write(path, model->options.decoder == GD_DECODER_LLAMA);
+    for (; p && count < 3 && p->in_file[count]; count++)
+        names[count] = file_name(p, count, path, room[count]);
+    return count;
 }
 
 static gd_status add_parts(void *user, const char *path, gd_shape shape)

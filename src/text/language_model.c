@@ -40,7 +40,8 @@ static gd_transformer_config config_of(const gd_language_options *o)
     return c;
 }
 
-gd_tensor *gd_language_logits(gd_language_model *m, gd_tensor *tokens, gd_kv_cache *cache)
+gd_tensor *gd_language_logits(gd_language_model *m, gd_tensor *tokens, gd_kv_cache *cache,
+                              bool last_only)
 {
     if (!m || !tokens)
         return NULL;
@@ -54,12 +55,12 @@ gd_tensor *gd_language_logits(gd_language_model *m, gd_tensor *tokens, gd_kv_cac
             (long long)m->options.max_length, shape.rank,
             (long long)(shape.rank > 1 ? shape.dim[1] : 0), (long long)start);
     return gd_nn_decoder_only(m->module, NULL, tokens, &m->config, .cache = cache,
-                              .last_only = cache != NULL);
+                              .last_only = last_only);
 }
 
 gd_tensor *gd_language_model_forward(gd_language_model *m, gd_tensor *tokens)
 {
-    return gd_language_logits(m, tokens, NULL);
+    return gd_language_logits(m, tokens, NULL, false);
 }
 
 gd_tensor *gd_language_model_loss(gd_language_model *m, gd_tensor *tokens, gd_tensor *targets)

@@ -1,5 +1,5 @@
 /* text/sampler.c: choosing the next token. Start at gd_sample(). */
-#include <gradus/text.h>
+#include "text/sampler.h"
 
 #include "base/error.h"
 #include "base/memory.h"
@@ -89,8 +89,15 @@ static int32_t draw(gd_sampler *s, const candidate *from, int64_t count, float b
     return from[last].token;
 }
 
-/* Among the likeliest alone. */
-static int32_t draw_from_best(gd_sampler *s, int64_t count, float best)
+/* The candidates that one is drawn from. */
+typedef struct chosen {
+    const candidate *from;
+    int64_t count;
+    double total; /* of their weights */
+} chosen;
+
+/* The likeliest alone. */
+static chosen choose_best(gd_sampler *s, int64_t count, float best)
 {
     const gd_sampler_options *o = &s->options;
     candidate *c = s->candidates;
@@ -103,7 +110,7 @@ static int32_t draw_from_best(gd_sampler *s, int64_t count, float best)
     if (most == count)
         total = total_weight(s, c, count, best);
     if (o->top_p >= 1.0)
-        return draw(s, c + (count - most), most, best, total);
+        return (chosen){ c + (count - most), most, total };
     /* The nucleus. Where top_k has taken candidates out, the likeliest lie last. */
     double kept = 0.0;
     int64_t first = count;
@@ -112,7 +119,14 @@ static int32_t draw_from_best(gd_sampler *s, int64_t count, float best)
             (void)pop(c, &inside);
         kept += weight(s, c[--first], best);
     }
-    return draw(s, c + first, count - first, best, kept);
+    return (chosen){ c + first, count - first, kept };
+}
+
+static chosen choose(gd_sampler *s, int64_t count, float best)
+{
+    if (s->options.top_k < count || s->options.top_p < 1.0)
+        return choose_best(s, count, best);
+    return (chosen){ s->candidates, count, total_weight(s, s->candidates, count, best) };
 }
 
 /* ---- the sampler ---- */
@@ -161,13 +175,52 @@ int32_t gd_sample(gd_sampler *s, int64_t count, const float *logits, int64_t pas
     int64_t best;
     if (take(s, logits, count, past, past_count, &best) != GD_OK)
         return -1;
-    const gd_sampler_options *o = &s->options;
-    if (o->temperature == 0.0)
+    if (s->options.temperature == 0.0)
         return (int32_t)best;
-    float top = s->candidates[best].logit;
-    if (o->top_k < count || o->top_p < 1.0)
-        return draw_from_best(s, count, top);
-    return draw(s, s->candidates, count, top, total_weight(s, s->candidates, count, top));
+    const float top = s->candidates[best].logit;
+    const chosen c = choose(s, count, top);
+    return draw(s, c.from, c.count, top, c.total);
+}
+
+/* ---- distributions ---- */
+
+gd_status gd_sampler_probabilities(gd_sampler *s, int64_t count, const float *logits,
+                                   int64_t past_count, const int32_t *past, double *probabilities)
+{
+    int64_t best;
+    gd_status status = take(s, logits, count, past, past_count, &best);
+    for (int64_t i = 0; status == GD_OK && i < count; i++)
+        probabilities[i] = 0.0;
+    if (status != GD_OK)
+        return status;
+    if (s->options.temperature == 0.0) {
+        probabilities[best] = 1.0;
+        return GD_OK;
+    }
+    const float top = s->candidates[best].logit;
+    const chosen c = choose(s, count, top);
+    for (int64_t i = 0; i < c.count; i++)
+        probabilities[c.from[i].token] = weight(s, c.from[i], top) / c.total;
+    return GD_OK;
+}
+
+double gd_sampler_unit(gd_sampler *s)
+{
+    return gd_random_unit(&s->random);
+}
+
+int32_t gd_sampler_draw(gd_sampler *s, int64_t count, const double *weights)
+{
+    double total = 0.0;
+    for (int64_t i = 0; i < count; i++)
+        total += weights[i];
+    double left = gd_sampler_unit(s) * total;
+    int64_t last = 0; /* the last that is possible, should rounding leave something over */
+    for (int64_t i = 0; i < count && left >= 0.0; i++) {
+        last = weights[i] > 0.0 ? i : last;
+        left -= weights[i];
+    }
+    return (int32_t)last;
 }
 
 gd_sampler *gd_sampler_create_with(const gd_sampler_options *options)

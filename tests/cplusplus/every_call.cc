@@ -53,7 +53,8 @@ void data(gd_context *gd, gd_module *m, gd_optimizer *o)
     model = gd_language_model_create(gd, .vocabulary = 65, .max_length = 256, .layers = 6, .heads = 6,
                                      .width = 384);
     model = gd_language_model_load(gd, "model.gguf", .quantized = true);
-    gd_generate(nullptr, nullptr, sampler, .prompt = "Once", .max_tokens = 10);
+    gd_generate(nullptr, nullptr, sampler, .prompt = "Once", .max_tokens = 10, .draft = nullptr,
+                .draft_tokens = 8);
     gd_language_model_save_gguf(model, nullptr, "model.gguf", .type = GD_GGUF_Q4_0);
     gd_gguf_quantize("model.gguf", "small.gguf", .type = GD_GGUF_Q4_0);
     gd_language_model_release(model);
