@@ -15,6 +15,7 @@
 #include "failing_opencl/failing_opencl.h"
 #include "graph/context.h"
 #include "support/device_program.h"
+#include "support/device_rows.h"
 
 #include <dlfcn.h>
 #include <stdio.h>
@@ -231,8 +232,6 @@ static void a_device_without_the_arithmetic_is_refused(void **state)
         cl_bitfield bits;
         const char *lacks;
     } cases[] = {
-        { CL_DEVICE_DOUBLE_FP_CONFIG, ~(cl_bitfield)0, "has no f64, and so cannot give" },
-        { CL_DEVICE_DOUBLE_FP_CONFIG, CL_FP_FMA, "has no f64, and so cannot give" },
         { CL_DEVICE_SINGLE_FP_CONFIG, CL_FP_DENORM, "has no f32 with subnormal numbers and fma" },
         { CL_DEVICE_SINGLE_FP_CONFIG, CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT,
           "has no f32 with divisions and roots that are rounded correctly" },
@@ -253,6 +252,152 @@ static void a_device_without_the_arithmetic_is_refused(void **state)
     gd_close(gd);
 }
 
+/* ---- a device without f64 ---- */
+
+/* ops: what GRADUS_F64 says of those of f64 */
+static void open_without_f64(gd_context *contexts[2], cl_bitfield bits, const char *ops)
+{
+    failing.arm(NULL, 0, false, 0);
+    assert_int_equal(setenv("GRADUS_F64", ops, 1), 0);
+    failing.without(CL_DEVICE_DOUBLE_FP_CONFIG, bits);
+    contexts[0] = gd_open("cpu", .threads = 2);
+    contexts[1] = gd_open("opencl:0", .threads = 2);
+    assert_non_null(contexts[0]);
+    assert_non_null(contexts[1]);
+}
+
+static void close_without_f64(gd_context *contexts[2])
+{
+    gd_close(contexts[0]);
+    gd_close(contexts[1]);
+    failing.without(0, 0);
+    assert_int_equal(unsetenv("GRADUS_F64"), 0);
+    assert_int_equal(failing.alive(), 0);
+}
+
+static bool is_among(const char *const *list, const char *name)
+{
+    while (*list && strcmp(*list, name) != 0)
+        list++;
+    return *list != NULL;
+}
+
+/* Those of f32 that run on the host there: their formulas are in f64, or have no kernel on any device. */
+static const char *const on_host[] = { "pow",   "pow_log",   "asinh",          "acosh",
+                                       "atanh", "lgamma",    "polygamma",      "normalize",
+                                       "adam",  "ctc_alpha", "ctc_alpha_grad", "normalize_grad",
+                                       NULL };
+/* Those of f64 that only move elements. */
+static const char *const movers[] = { "reshape", "permute", "broadcast_to", "slice",  "copy", "pad",
+                                      "concat",  "gather",  "scatter",      "assign", NULL };
+
+static void every_dtype_has_the_cpus_bits_without_f64(void **state)
+{
+    (void)state;
+    static const gd_dtype dtypes[] = { GD_F32, GD_F64, GD_BF16, GD_I64 };
+    gd_context *contexts[2];
+    device_outcome out;
+    open_without_f64(contexts, ~(cl_bitfield)0, "host");
+    if (!device_program(contexts[1], &out))
+        fail_msg("%s", gd_error_message());
+    assert_memory_equal(&out, &expected, sizeof out);
+    for (int r = 0; r < op_row_count && op_rows[r]->id < GD_OP_COUNT; r++)
+        for (int d = 0; d < 4; d++) {
+            const op_row *row = op_rows[r];
+            const bool is_rare = is_among(on_host, row->name);
+            if (row->case_count == 0 || !op_row_takes(row, dtypes[d]) ||
+                (row->id < GD_OP_ELEMENTWISE_COUNT && (r + d) % 8 != 0 && !is_rare))
+                continue;
+            numbers n = numbers_of(row, 5);
+            const bool is_on_device =
+                device_row_gives_the_cpus_bits(contexts, row, &row->cases[0], dtypes[d], 0, &n);
+            if (d < 2 && is_on_device == (d == 0 ? is_rare : !is_among(movers, row->name)))
+                fail_msg("%s of %s runs on the %s", row->name, gd_dtype_name(dtypes[d]),
+                         is_on_device ? "device" : "host");
+        }
+    close_without_f64(contexts);
+}
+
+static void ops_of_f64_are_refused_by_name(void **state)
+{
+    (void)state;
+    gd_context *contexts[2];
+    open_without_f64(contexts, ~(cl_bitfield)0, "refuse");
+    for (int r = 0; r < op_row_count && op_rows[r]->id < GD_OP_COUNT; r++) {
+        const op_row *row = op_rows[r];
+        if (row->case_count == 0 || !op_row_takes(row, GD_F64))
+            continue;
+        numbers n = numbers_of(row, 5);
+        if (device_row_is_refused(contexts, row, &n) == is_among(movers, row->name))
+            fail_msg("%s is %srefused", row->name, is_among(movers, row->name) ? "" : "not ");
+    }
+    close_without_f64(contexts);
+}
+
+/* The error names the op; with it nothing is lost. */
+static void expect_refused(const void *result, const char *op)
+{
+    char told[100];
+    snprintf(told, sizeof told, "%s: needs f64, which opencl:0 (", op);
+    assert_null(result);
+    assert_int_equal(gd_error_code(), GD_ERR_UNSUPPORTED);
+    if (!strstr(gd_error_message(), told))
+        fail_msg("\"%s\" is not in \"%s\"", told, gd_error_message());
+    gd_error_clear();
+}
+
+static gd_tensor *root_of_the_sum(void *user, int count, gd_tensor *const *in)
+{
+    (void)user;
+    (void)count;
+    return gd_sqrt(gd_sum(gd_square(in[0]), GD_AXES(0), false));
+}
+
+static void expect_refusals(gd_context *gd)
+{
+    const double given[3] = { 1, -2, 4 };
+    double got[3];
+    gd_scope_begin(gd);
+    gd_tensor *x = gd_from_host(gd, GD_SHAPE(3), GD_F64, given);
+    gd_tensor *y = gd_ones(gd, GD_SHAPE(3), GD_F32);
+    expect_refused(gd_cast(x, GD_F32), "gd_cast");
+    expect_refused(gd_cast(y, GD_F64), "gd_cast");
+    expect_refused(gd_exp(x), "gd_exp");
+    expect_refused(gd_normal(gd, GD_SHAPE(3), 0, 1, GD_F64), "gd_normal");
+    gd_function *f = gd_compile(gd, root_of_the_sum, NULL);
+    expect_refused(gd_call(f, 1, &x), "gd_square");
+    float root;
+    gd_tensor *of_y = gd_call(f, 1, &y);
+    assert_non_null(of_y);
+    assert_int_equal(gd_tensor_read(of_y, &root, sizeof root), GD_OK);
+    assert_true(root > 1.732F && root < 1.7321F);
+    gd_function_release(f);
+    /* What is there stays, and is read. */
+    assert_int_equal(gd_tensor_read(gd_flip(x, GD_AXES(0)), got, sizeof got), GD_OK);
+    assert_true(got[0] == 4 && got[1] == -2 && got[2] == 1);
+    gd_scope_end(gd);
+}
+
+static void a_refusal_of_f64_loses_nothing(void **state)
+{
+    (void)state;
+    static const cl_bitfield bits[] = { ~(cl_bitfield)0, CL_FP_FMA };
+    for (int i = 0; i < 2; i++) {
+        gd_context *contexts[2];
+        open_without_f64(contexts, bits[i], "refuse");
+        expect_refusals(contexts[1]);
+        const size_t before = gd_memory(contexts[1]).in_use;
+        expect_refusals(contexts[1]);
+        assert_int_equal(gd_memory(contexts[1]).in_use, before);
+        close_without_f64(contexts);
+    }
+    assert_int_equal(setenv("GRADUS_F64", "perhaps", 1), 0);
+    assert_null(gd_open("opencl:0", .threads = 1));
+    assert_string_equal(gd_error_message(), "GRADUS_F64=perhaps: must be host or refuse");
+    gd_error_clear();
+    assert_int_equal(unsetenv("GRADUS_F64"), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -262,6 +407,9 @@ int main(void)
         cmocka_unit_test(out_of_memory_names_what_there_is_and_what_holds_most),
         cmocka_unit_test(kernels_that_cannot_be_made_are_told),
         cmocka_unit_test(a_device_without_the_arithmetic_is_refused),
+        cmocka_unit_test(every_dtype_has_the_cpus_bits_without_f64),
+        cmocka_unit_test(ops_of_f64_are_refused_by_name),
+        cmocka_unit_test(a_refusal_of_f64_loses_nothing),
     };
     gd_context *cpu = gd_open("cpu", .threads = 1);
     const bool ran = cpu && device_program(cpu, &expected);

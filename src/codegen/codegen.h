@@ -75,8 +75,10 @@ typedef enum gd_dialect {
     GD_DIALECT_COUNT
 } gd_dialect;
 
-/* The first lines of a program. */
-void gd_codegen_begin(gd_dialect dialect, gd_text_buffer *out);
+/* The first lines of a program. with_f64: the device has f64. */
+void gd_codegen_begin(gd_dialect dialect, bool with_f64, gd_text_buffer *out);
+/* Whether a text computes in f64: it has the type, or a constant of it. */
+bool gd_codegen_has_f64(const char *text);
 /* Add to `out` all functions that `used` needs, and no others. GD_ERR_UNSUPPORTED: a name is
  * nowhere. */
 gd_status gd_codegen_link(gd_dialect dialect, const gd_text_buffer *used, gd_text_buffer *out);

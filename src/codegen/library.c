@@ -272,13 +272,42 @@ static gd_status check_named(const library *l, const gd_text_buffer *used)
     return GD_OK;
 }
 
-void gd_codegen_begin(gd_dialect dialect, gd_text_buffer *out)
+void gd_codegen_begin(gd_dialect dialect, bool with_f64, gd_text_buffer *out)
 {
     /* Compilers of OpenCL C contract x * y + z unless they are told not to, whatever their options
      * say. */
     if (dialect == GD_DIALECT_OPENCL || dialect == GD_DIALECT_OPENCL_STEPS)
-        gd_buffer_add(out, "#pragma OPENCL EXTENSION cl_khr_fp64 : enable\n"
-                           "#pragma OPENCL FP_CONTRACT OFF\n\n");
+        gd_buffer_add(out, "%s#pragma OPENCL FP_CONTRACT OFF\n\n",
+                      with_f64 ? "#pragma OPENCL EXTENSION cl_khr_fp64 : enable\n" : "");
+}
+
+/* The bytes of the number that begins at text[0], a digit; whether it is a double. */
+static size_t number_at(const char *text, bool *is_f64)
+{
+    const bool is_hex = text[0] == '0' && (text[1] == 'x' || text[1] == 'X');
+    bool is_real = false;
+    size_t end = is_hex ? 2 : 0;
+    for (; is_letter(text[end]) || text[end] == '.'; end++) {
+        const bool is_exponent = strchr(is_hex ? "pP" : "eE", text[end]) != NULL;
+        is_real |= is_exponent || text[end] == '.';
+        end += is_exponent && (text[end + 1] == '-' || text[end + 1] == '+');
+    }
+    *is_f64 = is_real && text[end - 1] != 'f' && text[end - 1] != 'F';
+    return end;
+}
+
+bool gd_codegen_has_f64(const char *text)
+{
+    const size_t length = strlen(text);
+    size_t word;
+    for (size_t i = 0; (word = next_word(text, length, &i)) > 0; i += word) {
+        bool is_f64 = word == strlen("double") && memcmp(text + i, "double", word) == 0;
+        if (isdigit((unsigned char)text[i]))
+            word = number_at(text + i, &is_f64);
+        if (is_f64)
+            return true;
+    }
+    return false;
 }
 
 /* The library, with those chunks taken that `used` needs. */

@@ -5,6 +5,7 @@
 
 #include <dlfcn.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 #define COUNT_ONE(result, name, parameters) +1
@@ -202,17 +203,60 @@ RELEASE(clReleaseEvent, cl_event)
 
 /* ---- kernels ---- */
 
-MAKE(cl_program, clCreateProgramWithSource,
-     (cl_context context, cl_uint count, const char **texts, const size_t *lengths, cl_int *code),
-     (context, count, texts, lengths, code))
+/* CL_INVALID_PROGRAM */
+enum { CL_INVALID_PROGRAM = -44 };
+
+static bool is_without_f64(void)
+{
+    return without_what == CL_DEVICE_DOUBLE_FP_CONFIG && !~without_bits;
+}
+
+static bool names_f64(cl_uint count, const char **texts)
+{
+    bool any = false;
+    for (cl_uint i = 0; i < count; i++)
+        any |= strstr(texts[i], "double") || strstr(texts[i], "fp64");
+    return any;
+}
+
+cl_program clCreateProgramWithSource(cl_context context, cl_uint count, const char **texts,
+                                     const size_t *lengths, cl_int *code);
+cl_program clCreateProgramWithSource(cl_context context, cl_uint count, const char **texts,
+                                     const size_t *lengths, cl_int *code)
+{
+    static cl_program (*real)(cl_context, cl_uint, const char **, const size_t *, cl_int *);
+    const bool refuses = is_without_f64() && names_f64(count, texts);
+    *code = refuses ? CL_INVALID_PROGRAM : CL_DEVICE_NOT_FOUND;
+    if (refuses || (!real && !find("clCreateProgramWithSource", &real)))
+        return NULL;
+    if (fails("clCreateProgramWithSource")) {
+        *code = fail_code;
+        return NULL;
+    }
+    const cl_program made = real(context, count, texts, lengths, code);
+    alive += made != NULL;
+    return made;
+}
 MAKE(cl_program, clCreateProgramWithBinary,
      (cl_context context, cl_uint count, const cl_device_id *devices, const size_t *bytes,
       const unsigned char **binaries, cl_int *states, cl_int *code),
      (context, count, devices, bytes, binaries, states, code))
-PASS(clBuildProgram,
-     (cl_program program, cl_uint count, const cl_device_id *devices, const char *options,
-      void (*tell)(cl_program, void *), void *user),
-     (program, count, devices, options, tell, user), false)
+
+cl_int clBuildProgram(cl_program program, cl_uint count, const cl_device_id *devices,
+                      const char *options, void (*tell)(cl_program, void *), void *user);
+cl_int clBuildProgram(cl_program program, cl_uint count, const cl_device_id *devices,
+                      const char *options, void (*tell)(cl_program, void *), void *user)
+{
+    static cl_int (*real)(cl_program, cl_uint, const cl_device_id *, const char *,
+                          void (*)(cl_program, void *), void *);
+    char all[256];
+    snprintf(all, sizeof all, "%s%s", options,
+             is_without_f64() ? " -cl-single-precision-constant" : "");
+    if (!real && !find("clBuildProgram", &real))
+        return CL_DEVICE_NOT_FOUND;
+    return fails("clBuildProgram") ? fail_code : real(program, count, devices, all, tell, user);
+}
+
 PASS(clGetProgramInfo, (cl_program of, cl_uint what, size_t bytes, void *to, size_t *size),
      (of, what, bytes, to, size), false)
 PASS(clGetProgramBuildInfo,

@@ -14,7 +14,8 @@ void failing_opencl_arm(const char *name, int64_t call, bool lasting, cl_int cod
 int64_t failing_opencl_calls(const char *name);
 /* Objects that were made and not released. */
 int64_t failing_opencl_alive(void);
-/* From now on the device answers `what` without these bits. */
+/* From now on the device answers `what` without these bits. Without all of CL_DEVICE_DOUBLE_FP_CONFIG it
+ * compiles no text that names the type double, and constants are of f32, as on a device without f64. */
 void failing_opencl_without(cl_uint what, cl_bitfield bits);
 
 #endif

@@ -19,16 +19,21 @@
 enum { MANY = 4099 };
 static const gd_dtype floats[4] = { GD_F32, GD_F64, GD_BF16, GD_F16 };
 
-static reading run(gd_context *context, const op_row *row, const operand *o, const int64_t *p,
-                   const char *what)
+static gd_tensor *build(gd_context *context, const op_row *row, const operand *o, const int64_t *p)
 {
     gd_tensor *in[OP_MAX_OPERANDS] = { NULL };
-    gd_scope_begin(context);
     if (row->flags & OP_RANDOM)
         gd_seed(context, 11);
     for (int i = 0; i < row->operands; i++)
         in[i] = operand_place(context, &o[i], false).view;
-    reading r = reading_take(row->build(context, in, p), what);
+    return row->build(context, in, p);
+}
+
+static reading run(gd_context *context, const op_row *row, const operand *o, const int64_t *p,
+                   const char *what)
+{
+    gd_scope_begin(context);
+    reading r = reading_take(build(context, row, o, p), what);
     gd_scope_end(context);
     return r;
 }
@@ -54,6 +59,42 @@ bool device_row_gives_the_cpus_bits(gd_context *const contexts[2], const op_row 
     for (int i = 0; i < row->operands; i++)
         operand_free(&o[i]);
     return gpu->ran_on_host == on_host;
+}
+
+/* The error is of f64, on the device. */
+static void expect_refusal(const op_row *row, const gd_device *device)
+{
+    char told[80];
+    snprintf(told, sizeof told, ": needs f64, which %s (", device->name);
+    if (gd_error_code() != GD_ERR_UNSUPPORTED || strncmp(gd_error_message(), "gd_", 3) != 0 ||
+        !strstr(gd_error_message(), told))
+        fail_msg("%s: \"%s\"", row->name, gd_error_message());
+    gd_error_clear();
+}
+
+bool device_row_is_refused(gd_context *const contexts[2], const op_row *row, numbers *n)
+{
+    const op_case *c = &row->cases[0];
+    operand o[OP_MAX_OPERANDS];
+    for (int i = 0; i < row->operands; i++)
+        o[i] = operand_make(row, c, i, GD_F64, LAYOUT_CONTIGUOUS, false, n);
+    gd_error_clear();
+    gd_scope_begin(contexts[1]);
+    const gd_tensor *t = build(contexts[1], row, o, c->p);
+    const bool is_refused = !t;
+    if (is_refused) {
+        expect_refusal(row, contexts[1]->device);
+    } else {
+        reading actual = reading_take(t, row->name),
+                expected = run(contexts[0], row, o, c->p, row->name);
+        assert_same_bits(&expected, &actual, row->name);
+        reading_free(&expected);
+        reading_free(&actual);
+    }
+    gd_scope_end(contexts[1]);
+    for (int i = 0; i < row->operands; i++)
+        operand_free(&o[i]);
+    return is_refused;
 }
 
 bool device_row_is_asked_for(const op_row *row)

@@ -12,6 +12,9 @@
  * its host. */
 bool device_row_gives_the_cpus_bits(gd_context *const contexts[2], const op_row *row,
                                     const op_case *c, gd_dtype dtype, int arrangement, numbers *n);
+/* A row's first case in f64 on a device without f64: the CPU's bits (elements that are only moved), or
+ * the error names the op and the device; whether it was that. */
+bool device_row_is_refused(gd_context *const contexts[2], const op_row *row, numbers *n);
 bool device_row_is_asked_for(const op_row *row);
 
 enum { DEVICE_ROWS_ALL = -1 };

@@ -568,11 +568,14 @@ static void range_forward_f64(void *context, int64_t begin, int64_t end, int thr
                     row_of(entry, j->heads, j->tq, i, j->dv, j->heads * j->dv);
         double max = -INFINITY, sum = 0;
         memset(o, 0, (size_t)j->dv * sizeof *o);
-        for (int64_t n = 0; n < j->tk; n++)
-            max = fmax(max, score_f64(j, entry, i, n));
+        for (int64_t n = 0; n < j->tk; n++) {
+            const double score = score_f64(j, entry, i, n);
+            max = score > max ? score : max;
+        }
         double base = max == -INFINITY ? 0 : max;
         for (int64_t n = 0; n < j->tk; n++) {
-            double p = exp(score_f64(j, entry, i, n) - base), f = factor_f64(j, entry, i, n);
+            double p = j->loops->exp(score_f64(j, entry, i, n) - base),
+                   f = factor_f64(j, entry, i, n);
             const double *from = (const double *)v.data + n * v.row;
             sum += p;
             for (int64_t c = 0; c < j->dv; c++)
@@ -581,7 +584,7 @@ static void range_forward_f64(void *context, int64_t begin, int64_t end, int thr
         for (int64_t c = 0; c < j->dv && sum != 0; c++)
             o[c] /= sum;
         ((double *)j->call->out.data)[j->entries * j->tq * j->dv + r] =
-            sum != 0 ? base + log(sum) : INFINITY;
+            sum != 0 ? base + j->loops->log(sum) : INFINITY;
     }
 }
 
@@ -602,7 +605,8 @@ static void row_backward_f64(const job *j, int64_t entry, int64_t i, double *dq,
     for (int64_t n = 0; n < j->tk; n++) {
         const double *b = (const double *)k.data + n * k.row;
         const double *w = (const double *)v.data + n * v.row;
-        double p = exp(score_f64(j, entry, i, n) - l), f = factor_f64(j, entry, i, n), dp = 0;
+        double p = j->loops->exp(score_f64(j, entry, i, n) - l), f = factor_f64(j, entry, i, n),
+               dp = 0;
         if (p == 0)
             continue;
         for (int64_t c = 0; c < j->dv; c++) {

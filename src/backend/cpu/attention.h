@@ -59,6 +59,8 @@ typedef struct gd_attention_loops {
     void (*weights)(gd_attention_tile *tile);                  /* a step of the forward pass */
     void (*finish)(gd_attention_tile *tile, float *logarithm); /* O / l, and m + log l */
     void (*gradients)(gd_attention_tile *tile); /* s -> dropped weights, dp -> gradient */
+    double (*exp)(double x);                    /* for f64 */
+    double (*log)(double x);
 } gd_attention_loops;
 
 /* f32 and f64; bf16 where instructions multiply it. Elsewhere products would widen it anew in each

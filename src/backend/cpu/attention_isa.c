@@ -350,9 +350,22 @@ static void transpose(const float *x, int64_t row, int64_t column, int64_t rows,
             to[j * ROW + k] = x[k * row + j * column];
 }
 
-static const gd_attention_loops loops = {
-    .transpose = transpose, .weights = weights, .finish = finish, .gradients = gradients
-};
+static double exponential(double x)
+{
+    return gd_exp_f64(x);
+}
+
+static double logarithm(double x)
+{
+    return gd_log_f64(x);
+}
+
+static const gd_attention_loops loops = { .transpose = transpose,
+                                          .weights = weights,
+                                          .finish = finish,
+                                          .gradients = gradients,
+                                          .exp = exponential,
+                                          .log = logarithm };
 
 static gd_status attention_kernel(const gd_kernel_call *call)
 {

@@ -8,19 +8,9 @@
 #include "base/threads.h"
 #include "ops/attrs.h"
 
-#include <math.h>
 #include <string.h>
 
-#define BLOCKS     6 /* of scratch, beside the products' */
-#define REAL       double
-#define SIGMOID(x) (1 / (1 + exp(-(x))))
-#define TANH(x)    tanh(x)
-#define N(name)    name##_f64
-#define INDEPENDENT
-#include "backend/cpu/recurrent_cells.h"
-
-static const gd_recurrent_loops loops_f64 = { .forward = cell_forward_f64,
-                                              .backward = cell_backward_f64 };
+#define BLOCKS 6 /* of scratch, beside the products' */
 
 typedef struct job {
     const gd_kernel_call *call;
@@ -161,14 +151,14 @@ static void multiply(const job *j, const state *s, int64_t rows, const char *a, 
     gd_gemm(j->gemm, &args);
 }
 
-static job job_of(const gd_kernel_call *call, const gd_recurrent_loops *f32)
+static job job_of(const gd_kernel_call *call, const gd_recurrent_loops *loops)
 {
     const gd_cpu_device *cpu = (const gd_cpu_device *)call->device;
     const gd_recurrent_attr *attr = call->attr;
     bool is_f64 = call->out.layout->dtype == GD_F64;
     bool is_half = call->in[1].layout->dtype == GD_BF16;
     return (job){ .call = call,
-                  .loops = is_f64 ? &loops_f64 : f32,
+                  .loops = loops,
                   .attr = attr,
                   .gemm = is_half  ? cpu->gemm_bf16
                           : is_f64 ? cpu->gemm_f64
@@ -368,10 +358,10 @@ static void run(job *j, gd_range_fn range)
     gd_parallel_for(j->call->device->threads, groups, least, range, j);
 }
 
-static job forward_job(const gd_kernel_call *call, const gd_recurrent_loops *f32)
+static job forward_job(const gd_kernel_call *call, const gd_recurrent_loops *loops)
 {
     const gd_operand *in = call->in;
-    job j = job_of(call, f32);
+    job j = job_of(call, loops);
     bool lstm = j.attr->cell == GD_CELL_LSTM;
     j.z = &in[0];
     j.u = &in[1];
@@ -387,10 +377,10 @@ static job forward_job(const gd_kernel_call *call, const gd_recurrent_loops *f32
     return j;
 }
 
-static job backward_job(const gd_kernel_call *call, const gd_recurrent_loops *f32)
+static job backward_job(const gd_kernel_call *call, const gd_recurrent_loops *loops)
 {
     const gd_operand *in = call->in;
-    job j = job_of(call, f32);
+    job j = job_of(call, loops);
     bool lstm = j.attr->cell == GD_CELL_LSTM;
     j.u = &in[1];
     j.h0 = &in[2];
@@ -432,17 +422,17 @@ void gd_recurrent_explain(const gd_kernel_call *call, gd_text *text)
     gd_cpu_explain_threads(text, gd_recurrent_scratch(call).threads);
 }
 
-gd_status gd_recurrent_run(const gd_kernel_call *call, const gd_recurrent_loops *f32)
+gd_status gd_recurrent_run(const gd_kernel_call *call, const gd_recurrent_loops *loops)
 {
-    job j = forward_job(call, f32);
+    job j = forward_job(call, loops);
     place(&j, call->out.data);
     run(&j, range_forward);
     return GD_OK;
 }
 
-gd_status gd_recurrent_grad_run(const gd_kernel_call *call, const gd_recurrent_loops *f32)
+gd_status gd_recurrent_grad_run(const gd_kernel_call *call, const gd_recurrent_loops *loops)
 {
-    job j = backward_job(call, f32);
+    job j = backward_job(call, loops);
     const bool lstm = j.attr->cell == GD_CELL_LSTM;
     place(&j, call->in[0].data);
     int64_t steps = j.batch * j.time * j.gates * j.w * j.size;

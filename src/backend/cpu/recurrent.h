@@ -21,7 +21,8 @@ bool gd_recurrent_takes(const gd_kernel_call *call);
 
 gd_workspace gd_recurrent_scratch(const gd_kernel_call *call);
 void gd_recurrent_explain(const gd_kernel_call *call, gd_text *text);
-gd_status gd_recurrent_run(const gd_kernel_call *call, const gd_recurrent_loops *f32);
-gd_status gd_recurrent_grad_run(const gd_kernel_call *call, const gd_recurrent_loops *f32);
+/* loops: of the result's dtype. */
+gd_status gd_recurrent_run(const gd_kernel_call *call, const gd_recurrent_loops *loops);
+gd_status gd_recurrent_grad_run(const gd_kernel_call *call, const gd_recurrent_loops *loops);
 
 #endif

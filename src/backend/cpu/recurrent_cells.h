@@ -1,5 +1,5 @@
 /* backend/cpu/recurrent_cells.h: one row of one step of a recurrent network, forward and back: a
- * template, included by recurrent_isa.c for f32 and by recurrent.c for f64, with REAL, SIGMOID,
+ * template, included by recurrent_isa.c for f32 and for f64, with REAL, SIGMOID,
  * TANH, N(name) and INDEPENDENT defined, which says of a loop that its arrays do not overlap: there
  * are more of them than compilers check when they vectorise. The formulas are in ops/recurrent.c.
  */

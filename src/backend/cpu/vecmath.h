@@ -61,6 +61,7 @@
  * bits of the sum. Unlike rint and conversions to 64-bit integers, this is vector code on every
  * instruction set. */
 #define GD_ROUND_F32 0x1.8p23f
+
 #define GD_ROUND_F64 0x1.8p52
 
 GD_INLINE uint32_t gd_bits_f32(float x)
@@ -95,6 +96,7 @@ GD_INLINE double gd_from_bits_f64(uint64_t u)
  * nowhere else, gcc moves code that follows into the branch, to save work, and then cannot make the
  * loop vector code any more. Before SSE4.2 there is no way but ?: for 64 bits. */
 #define GD_SELECT_F32(condition, a, b) gd_blend_f32(UINT32_C(0) - (uint32_t)(condition), (a), (b))
+
 #if defined(__SSE2__) && !defined(__SSE4_2__)
 #define GD_SELECT_F64(condition, a, b) ((condition) ? (a) : (b))
 #else

@@ -1,5 +1,5 @@
-/* backend/gpu/attention.c: attention and its gradient in f32. The kernels are in
- * codegen/device/attention.txt, the order that they keep is backend/cpu/attention.h's. Start at
+/* backend/gpu/attention.c: attention and its gradient. The kernels are in
+ * codegen/device/attention.txt, those of f64 in attention_f64.txt; the order that they keep is backend/cpu/attention.h's. Start at
  * gd_gpu_describe_attention. */
 #include "backend/gpu/gpu.h"
 
@@ -12,6 +12,7 @@
 enum {
     QUERIES = 16,    /* that a group does, of 256 items */
     KEYS = 16,       /* that a group of attention_grad_keys does, of 128 items */
+    F64_ITEMS = 64,  /* each a query, or a key */
     OPERANDS = 3,    /* q, k, v */
     OF_GRADIENT = 2, /* more of the gradient: what the forward pass gave, and g */
 };
@@ -69,13 +70,6 @@ static int64_t step_of(const gd_layout *x, int axis)
     return x->stride[x->rank - axis];
 }
 
-static int64_t bits_of(float x)
-{
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    return bits;
-}
-
 /* Rows of the CPU's tiles of queries. */
 static int64_t tile_of(int64_t queries)
 {
@@ -104,8 +98,8 @@ static void add_numbers(const gd_kernel_call *call, const sizes *s, gd_gpu_step 
     gd_gpu_add_number(step, (int64_t)attr->offset);
     gd_gpu_add_number(step, attr->dropout > 0 ? call->in[call->n - 1].layout->stride[0] : 0);
     gd_gpu_add_number(step, (int64_t)ceil(attr->dropout * 16777216));
-    gd_gpu_add_number(step, bits_of((float)attr->scale));
-    gd_gpu_add_number(step, bits_of((float)(1 / (1 - attr->dropout))));
+    gd_gpu_add_real(step, q->dtype, attr->scale);
+    gd_gpu_add_real(step, q->dtype, 1 / (1 - attr->dropout));
     for (int i = 0; i < 3; i++)
         gd_gpu_add_number(step, to.at[i]);
     for (int i = 0; i < 3; i++)
@@ -133,18 +127,28 @@ static gd_gpu_step *add_kernel(const gd_kernel_call *call, gd_gpu_job *job, cons
 
 static bool is_taken(const gd_kernel_call *call, const sizes *s)
 {
-    return call->in[0].layout->dtype == GD_F32 && s->d > 0 && s->dv > 0;
+    const gd_dtype dtype = call->in[0].layout->dtype;
+    return (dtype == GD_F32 || dtype == GD_F64) && s->d > 0 && s->dv > 0;
+}
+
+static bool is_f64(const gd_kernel_call *call)
+{
+    return call->in[0].layout->dtype == GD_F64;
 }
 
 bool gd_gpu_describe_attention(const gd_kernel_call *call, gd_gpu_job *job)
 {
     const sizes s = sizes_of(call);
-    const int64_t groups = s.entries * gd_gpu_groups(s.tq, QUERIES);
+    const int64_t groups = is_f64(call) ? gd_gpu_groups(s.entries * s.tq, F64_ITEMS)
+                                        : s.entries * gd_gpu_groups(s.tq, QUERIES);
     if (!is_taken(call, &s))
         return false;
     if (groups == 0)
         return true;
-    gd_gpu_step *step = add_kernel(call, job, "attention_rows", groups, 256, s.dv, OPERANDS);
+    gd_gpu_step *step =
+        is_f64(call)
+            ? add_kernel(call, job, "attention_rows_f64", groups, F64_ITEMS, s.dv, OPERANDS)
+            : add_kernel(call, job, "attention_rows", groups, 256, s.dv, OPERANDS);
     gd_gpu_add_place(step, call->n);
     add_numbers(call, &s, step, OPERANDS);
     return true;
@@ -170,7 +174,14 @@ bool gd_gpu_describe_attention_grad(const gd_kernel_call *call, gd_gpu_job *job)
     const sizes s = sizes_of(call);
     if (!is_taken(call, &s))
         return false;
-    job->workspace = (size_t)(s.entries * s.tq + 1) * sizeof(float);
+    job->workspace = (size_t)(s.entries * s.tq + 1) * gd_dtype_size(call->out.layout->dtype);
+    if (is_f64(call)) {
+        add_gradient(call, job, &s, "attention_grad_rows_f64",
+                     gd_gpu_groups(s.entries * s.tq, F64_ITEMS), F64_ITEMS);
+        add_gradient(call, job, &s, "attention_grad_keys_f64",
+                     gd_gpu_groups(s.of_keys * s.tk, F64_ITEMS), F64_ITEMS);
+        return true;
+    }
     add_gradient(call, job, &s, "attention_grad_rows", s.entries * gd_gpu_groups(s.tq, QUERIES),
                  256);
     add_gradient(call, job, &s, "attention_grad_keys", s.of_keys * gd_gpu_groups(s.tk, KEYS), 128);

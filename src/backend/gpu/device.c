@@ -25,6 +25,27 @@ static bool takes(const gd_kernel_call *call)
     return call->op->id == GD_OP_fused ? gd_gpu_takes(call) : gd_device_takes(&own);
 }
 
+static bool is_f64(const gd_operand *operand)
+{
+    return operand->layout->dtype == GD_F64;
+}
+
+/* A call without a kernel runs on the host, but not, if so chosen, one of f64 on a device that has
+ * none: a search for what waits. */
+static gd_status check_f64(const gd_kernel_call *call)
+{
+    const gd_gpu *gpu = (const gd_gpu *)call->device;
+    bool any = is_f64(&call->out);
+    for (int i = 0; i < call->n; i++)
+        any |= is_f64(&call->in[i]);
+    return any && gpu->is_without_f64 && gpu->refuses_f64
+               ? gd_fail(GD_ERR_UNSUPPORTED,
+                         "gd_%s: needs f64, which %s (%s) does not have; compute in f32, or in a "
+                         "context on cpu",
+                         call->op->name, gpu->base.name, gpu->description)
+               : GD_OK;
+}
+
 /* What a plan keeps of a call: for a kernel of the device, or for the host's. */
 typedef struct prepared {
     uint64_t is_on_host;
@@ -41,6 +62,9 @@ gd_status gd_gpu_prepare(const gd_kernel_call *call, void *memory)
 {
     prepared *p = memory;
     p->is_on_host = !gd_gpu_takes(call);
+    const gd_status status = p->is_on_host ? check_f64(call) : GD_OK;
+    if (status != GD_OK)
+        return status;
     return p->is_on_host ? gd_gpu_host_prepare(call, p->rest) : gd_gpu_job_prepare(call, p->rest);
 }
 
@@ -62,7 +86,10 @@ static gd_status run(const gd_kernel_call *call)
     gd_gpu_job job;
     if (call->prepared)
         return run_prepared(call);
-    return gd_gpu_describe(call, &job) ? gd_gpu_run(call, &job) : gd_gpu_host_run(call, NULL);
+    if (gd_gpu_describe(call, &job))
+        return gd_gpu_run(call, &job);
+    const gd_status status = check_f64(call);
+    return status == GD_OK ? gd_gpu_host_run(call, NULL) : status;
 }
 
 /* ---- memory ---- */
@@ -159,6 +186,18 @@ static gd_status read_one_kernel(gd_gpu *gpu)
                : gd_fail(GD_ERR_INVALID, "GRADUS_ONE_KERNEL=%s: must be always or never", value);
 }
 
+/* GRADUS_F64: host or refuse; not set: host. */
+static gd_status read_f64(gd_gpu *gpu)
+{
+    const char *value = getenv("GRADUS_F64");
+    if (!value || !*value || strcmp(value, "host") == 0)
+        return GD_OK;
+    gpu->refuses_f64 = strcmp(value, "refuse") == 0;
+    return gpu->refuses_f64
+               ? GD_OK
+               : gd_fail(GD_ERR_INVALID, "GRADUS_F64=%s: must be host or refuse", value);
+}
+
 gd_device *gd_gpu_open(const gd_backend *backend, const gd_gpu_driver *driver, int index,
                        const gd_open_options *options)
 {
@@ -169,6 +208,8 @@ gd_device *gd_gpu_open(const gd_backend *backend, const gd_gpu_driver *driver, i
     gpu->index = index;
     gpu->host = gd_backend_cpu.open(options, 0);
     gd_status status = gpu->host ? read_one_kernel(gpu) : GD_ERR_MEMORY;
+    if (status == GD_OK)
+        status = read_f64(gpu);
     if (status == GD_OK) {
         describe_device(gpu, backend, index);
         status = driver->open(gpu, index);

@@ -119,6 +119,7 @@ struct gd_gpu {
     size_t alignment;       /* of addresses */
     size_t parameter_bytes; /* of a kernel's arguments */
     size_t place_bytes;     /* of one argument that is a place */
+    bool is_without_f64;    /* it has elements of f64, and no arithmetic for them */
     double plan_operations; /* of a plan for each launch saved, at most, where one kernel pays */
 
     gd_gpu_chunk *chunks; /* by address */
@@ -134,6 +135,7 @@ struct gd_gpu {
     uint64_t recorded, replayed;    /* plans as one launch: made, and run */
     uint64_t one_kernels;           /* plans run as one kernel */
     int one_kernel;                 /* GRADUS_ONE_KERNEL: 0 as it pays, 1 always, -1 never */
+    bool refuses_f64;               /* GRADUS_F64: such ops do not run on the host */
     uint64_t released;              /* blocks */
     uint64_t compiled, loaded;      /* kernels: from text, from the cache on disk */
 };
@@ -229,6 +231,8 @@ typedef void (*gd_gpu_writer)(const void *key, gd_gpu_source *source);
 /* The kernel of a key; written, and compiled or found in the cache, at the first use. NULL: not to
  * be had. */
 void *gd_gpu_kernel(gd_gpu *gpu, const void *key, size_t bytes, gd_gpu_writer write);
+/* Whether the program of a key computes in f64, or could not be written; nothing is compiled. */
+bool gd_gpu_kernel_has_f64(gd_gpu *gpu, const void *key, size_t bytes, gd_gpu_writer write);
 /* Kernel `name` of a program; compiled or found likewise, by its text. */
 void *gd_gpu_kernel_of(gd_gpu *gpu, const gd_text_buffer *program, const char *name);
 /* For those who make a program of several keys: *source, which is zero, of a key, and in `used` all of
@@ -274,8 +278,8 @@ typedef struct gd_gpu_job {
     gd_gpu_step step[GD_GPU_STEPS];
 } gd_gpu_job;
 
-/* What a call becomes; false: there is no kernel for it. A matter of op, attribute, layouts and
- * dtypes alone. Nothing is compiled yet. */
+/* What a call becomes; false: there is no kernel for it, or it computes in f64, which the device does
+ * not have. A matter of op, attribute, layouts and dtypes alone. Nothing is compiled yet. */
 bool gd_gpu_describe(const gd_kernel_call *call, gd_gpu_job *job);
 
 /* For those who describe. A step in `groups` groups of `items` items, to be given a key and its
@@ -286,6 +290,8 @@ gd_gpu_step *gd_gpu_add_kernel(gd_gpu_job *job, const char *name, int64_t groups
 void gd_gpu_define(gd_gpu_step *step, const char *name, const char *format, ...) GD_PRINTF(3, 4);
 void gd_gpu_add_place(gd_gpu_step *step, int operand);
 void gd_gpu_add_number(gd_gpu_step *step, int64_t number);
+/* The bits of x as f64, or rounded to f32. */
+void gd_gpu_add_real(gd_gpu_step *step, gd_dtype dtype, double x);
 /* rank, then GD_MAX_RANK sizes, then as many strides of each operand: "gd_loops<n>" in the text. */
 void gd_gpu_add_loops(gd_gpu_step *step, const gd_loops *loops);
 static inline int64_t gd_gpu_groups(int64_t items, int of_group)

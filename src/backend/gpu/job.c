@@ -73,14 +73,26 @@ static bool fits(const gd_gpu *gpu, const gd_gpu_job *job)
     return all;
 }
 
+static bool has_f64(gd_gpu *gpu, const gd_gpu_job *job)
+{
+    bool any = false;
+    for (int i = 0; i < job->steps && !any; i++) {
+        const gd_gpu_step *s = &job->step[i];
+        any = gd_gpu_kernel_has_f64(gpu, s->key.text, s->key_bytes, s->write);
+    }
+    return any;
+}
+
 bool gd_gpu_describe(const gd_kernel_call *call, gd_gpu_job *job)
 {
+    gd_gpu *gpu = (gd_gpu *)call->device;
     const gd_op *op = call->op;
     const describer describe =
         op->flags & GD_OP_ELEMENTWISE ? gd_gpu_describe_elementwise : describers[op->id];
     job->steps = 0;
     job->workspace = 0;
-    return describe && describe(call, job) && fits((const gd_gpu *)call->device, job);
+    return describe && describe(call, job) && fits(gpu, job) &&
+           !(gpu->is_without_f64 && has_f64(gpu, job));
 }
 
 bool gd_gpu_takes(const gd_kernel_call *call)
@@ -166,6 +178,16 @@ void gd_gpu_add_number(gd_gpu_step *step, int64_t number)
         step->is_too_large = true;
     else
         step->number[step->numbers++] = number;
+}
+
+void gd_gpu_add_real(gd_gpu_step *step, gd_dtype dtype, double x)
+{
+    const float single = (float)x;
+    uint32_t bits;
+    uint64_t all;
+    memcpy(&bits, &single, sizeof bits);
+    memcpy(&all, &x, sizeof all);
+    gd_gpu_add_number(step, dtype == GD_F64 ? (int64_t)all : bits);
 }
 
 void gd_gpu_add_loops(gd_gpu_step *step, const gd_loops *loops)

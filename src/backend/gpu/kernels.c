@@ -12,8 +12,9 @@
 typedef struct entry {
     uint64_t hash;
     size_t bytes; /* of the key */
-    void *key;
-    void *kernel; /* NULL: the entry is empty */
+    void *key;    /* NULL: the entry is empty */
+    void *kernel; /* NULL: not made yet */
+    enum { NOT_KNOWN, WITHOUT_F64, WITH_F64 } arithmetic;
 } entry;
 
 struct gd_gpu_kernels {
@@ -30,8 +31,9 @@ void gd_gpu_kernels_close(gd_gpu *gpu)
 {
     gd_gpu_kernels *k = gpu->kernels;
     for (size_t i = 0; k && i < k->size; i++)
-        if (k->table[i].kernel) {
-            gpu->driver->kernel_release(gpu, k->table[i].kernel);
+        if (k->table[i].key) {
+            if (k->table[i].kernel)
+                gpu->driver->kernel_release(gpu, k->table[i].kernel);
             gd_free(k->table[i].key);
         }
     gd_free(k ? k->table : NULL);
@@ -54,7 +56,7 @@ static entry *find(const gd_gpu_kernels *k, uint64_t hash, const void *key, size
     size_t at = (size_t)hash & (k->size - 1);
     for (;; at = (at + 1) & (k->size - 1)) {
         entry *e = &k->table[at];
-        if (!e->kernel || (e->hash == hash && e->bytes == bytes && memcmp(e->key, key, bytes) == 0))
+        if (!e->key || (e->hash == hash && e->bytes == bytes && memcmp(e->key, key, bytes) == 0))
             return e;
     }
 }
@@ -68,7 +70,7 @@ static gd_status grow(gd_gpu_kernels *k)
     if (!larger.table)
         return GD_ERR_MEMORY;
     for (size_t i = 0; i < k->size; i++)
-        if (k->table[i].kernel)
+        if (k->table[i].key)
             *find(&larger, k->table[i].hash, k->table[i].key, k->table[i].bytes) = k->table[i];
     gd_free(k->table);
     *k = larger;
@@ -108,7 +110,7 @@ static gd_status write_program(const gd_gpu *gpu, const void *key, gd_gpu_writer
     const gd_dialect dialect = gpu->driver->dialect;
     gd_text_buffer used = { 0 };
     gd_status status = gd_gpu_source_write(key, write, source, &used);
-    gd_codegen_begin(dialect, out);
+    gd_codegen_begin(dialect, !gpu->is_without_f64, out);
     gd_buffer_add(out, "%s\n", source->definitions.text ? source->definitions.text : "");
     if (status == GD_OK)
         status = gd_codegen_link(dialect, &used, out);
@@ -169,40 +171,51 @@ static void *make(gd_gpu *gpu, const void *key, gd_gpu_writer write)
     return kernel;
 }
 
-/* write: NULL, and the key is the text of a program, whose kernel is called `name`. */
-static void *find_or_make(gd_gpu *gpu, const void *key, size_t bytes, gd_gpu_writer write,
-                          const char *name)
+/* The entry of a key, added where there is none; NULL: no memory. */
+static entry *entry_of(gd_gpu_kernels *k, const void *key, size_t bytes)
 {
-    gd_gpu_kernels *k = gpu->kernels;
     const uint64_t hash = hash_of(key, bytes);
-    if (k->size) {
-        const entry *e = find(k, hash, key, bytes);
-        if (e->kernel)
-            return e->kernel;
-    }
-    entry new = { .hash = hash, .bytes = bytes, .key = gd_alloc(bytes) };
+    entry *e = k->size ? find(k, hash, key, bytes) : NULL;
+    if (e && e->key)
+        return e;
+    const entry new = { .hash = hash, .bytes = bytes, .key = gd_alloc(bytes) };
     if (!new.key || grow(k) != GD_OK) {
         gd_free(new.key);
         return NULL;
     }
     memcpy(new.key, key, bytes);
-    const gd_text_buffer program = { .text = new.key, .length = bytes - 1 };
-    new.kernel = write ? make(gpu, key, write) : load_or_compile(gpu, &program, name);
-    if (!new.kernel) {
-        gd_free(new.key);
-        return NULL;
-    }
-    *find(k, hash, key, bytes) = new;
+    e = find(k, hash, key, bytes);
+    *e = new;
     k->count++;
-    return new.kernel;
+    return e;
 }
 
 void *gd_gpu_kernel(gd_gpu *gpu, const void *key, size_t bytes, gd_gpu_writer write)
 {
-    return find_or_make(gpu, key, bytes, write, NULL);
+    entry *e = entry_of(gpu->kernels, key, bytes);
+    if (e && !e->kernel)
+        e->kernel = make(gpu, key, write);
+    return e ? e->kernel : NULL;
 }
 
 void *gd_gpu_kernel_of(gd_gpu *gpu, const gd_text_buffer *program, const char *name)
 {
-    return find_or_make(gpu, program->text, program->length + 1, NULL, name);
+    entry *e = entry_of(gpu->kernels, program->text, program->length + 1);
+    if (e && !e->kernel)
+        e->kernel = load_or_compile(gpu, program, name);
+    return e ? e->kernel : NULL;
+}
+
+bool gd_gpu_kernel_has_f64(gd_gpu *gpu, const void *key, size_t bytes, gd_gpu_writer write)
+{
+    entry *e = entry_of(gpu->kernels, key, bytes);
+    if (!e || e->arithmetic != NOT_KNOWN)
+        return !e || e->arithmetic == WITH_F64;
+    gd_gpu_source *source = gd_alloc_zero(1, sizeof *source);
+    gd_text_buffer program = { 0 };
+    if (source && write_program(gpu, key, write, source, &program) == GD_OK)
+        e->arithmetic = gd_codegen_has_f64(program.text) ? WITH_F64 : WITHOUT_F64;
+    gd_free(program.text);
+    gd_gpu_source_free(source);
+    return e->arithmetic != WITHOUT_F64;
 }

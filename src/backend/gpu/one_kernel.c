@@ -301,7 +301,7 @@ static gd_status join(program *p, gd_text_buffer *out)
                   "    GLOBAL int64_t *table = (GLOBAL int64_t *)MEMORY_START(tables);\n"
                   "    const int item = SHARED_ITEM();\n%s%s}\n",
                   p->count - 1, is_cuda ? "" : constants, p->body.text ? p->body.text : "");
-    gd_codegen_begin(dialect_of(p->gpu), out);
+    gd_codegen_begin(dialect_of(p->gpu), !p->gpu->is_without_f64, out);
     gd_buffer_put(out, p->functions.text, p->functions.length);
     gd_buffer_add(out, "\n");
     gd_status status = gd_codegen_link(dialect_of(p->gpu), &entry_text, out);

@@ -2,8 +2,6 @@
  * stream stands lies on the device, in their input; the kernels are in codegen/device/random.txt. */
 #include "backend/gpu/gpu.h"
 
-#include <string.h>
-
 #include "ops/attrs.h"
 
 enum { ITEMS = 128, WORDS = 4 /* of an item */ };
@@ -36,16 +34,15 @@ bool gd_gpu_describe_dropout(const gd_kernel_call *call, gd_gpu_job *job)
     const gd_layout *x = call->in[0].layout;
     const int64_t items = gd_layout_count(x);
     const char *type = gd_codegen_type(x->dtype);
-    int64_t scale;
     gd_loops loops;
     if (!type)
         return false;
     if (items == 0)
         return true;
-    memcpy(&scale, &attr->scale, sizeof scale);
     gd_codegen_merge(&loops, x, (const gd_layout *[]){ x }, 1);
     gd_gpu_step *s = gd_gpu_add_kernel(job, "drop_elements", groups_of(items), ITEMS);
     gd_gpu_define(s, "T", "%s", type);
+    gd_gpu_define(s, "REAL(bits)", "gd_from_bits_%s(bits)", gd_codegen_suffix(x->dtype));
     gd_gpu_add_place(s, 0);
     gd_gpu_add_place(s, 1);
     gd_gpu_add_place(s, 2);
@@ -53,7 +50,7 @@ bool gd_gpu_describe_dropout(const gd_kernel_call *call, gd_gpu_job *job)
     gd_gpu_add_number(s, (int64_t)attr->offset);
     gd_gpu_add_number(s, call->in[1].layout->stride[0]);
     gd_gpu_add_number(s, (int64_t)attr->threshold);
-    gd_gpu_add_number(s, scale);
+    gd_gpu_add_real(s, x->dtype, attr->scale);
     gd_gpu_add_loops(s, &loops);
     return true;
 }

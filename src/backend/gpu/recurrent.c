@@ -1,4 +1,4 @@
-/* backend/gpu/recurrent.c: recurrent networks and their gradient in f32: one launch for all steps,
+/* backend/gpu/recurrent.c: recurrent networks and their gradient: one launch for all steps,
  * a group a sequence. The kernels are in codegen/device/recurrent.txt, the order that they keep is
  * that of backend/cpu/recurrent.c. */
 #include "backend/gpu/gpu.h"
@@ -47,9 +47,30 @@ static void add_places(gd_gpu_step *step, const int *places, int count)
         gd_gpu_add_place(step, places[i]);
 }
 
+/* What u is tells f32 and f64 from what the CPU alone does: products of bf16. */
 static bool is_taken(const gd_kernel_call *call)
 {
-    return call->out.layout->dtype == GD_F32;
+    const gd_dtype dtype = call->in[1].layout->dtype;
+    return dtype == GD_F32 || dtype == GD_F64;
+}
+
+static size_t bytes_of(const gd_kernel_call *call, int64_t numbers)
+{
+    return (size_t)numbers * gd_dtype_size(call->out.layout->dtype);
+}
+
+static gd_gpu_step *add_kernel(const gd_kernel_call *call, gd_gpu_job *job, const char *name,
+                               int64_t batch)
+{
+    const gd_dtype dtype = call->out.layout->dtype;
+    const char *suffix = gd_codegen_suffix(dtype);
+    gd_gpu_step *step = gd_gpu_add_kernel(job, name, batch, ITEMS);
+    step->is_uneven = true;
+    gd_gpu_define(step, "T", "%s", gd_codegen_type(dtype));
+    gd_gpu_define(step, "FMA", "GD_FMA_%s", dtype == GD_F64 ? "F64" : "F32");
+    gd_gpu_define(step, "TANH", "gd_tanh_%s", suffix);
+    gd_gpu_define(step, "SIGMOID", "gd_sigmoid_%s", suffix);
+    return step;
 }
 
 /* z, u, b, h0, for LSTM c0, lengths where there are some */
@@ -73,9 +94,8 @@ bool gd_gpu_describe_recurrent(const gd_kernel_call *call, gd_gpu_job *job)
         return false;
     if (s.batch == 0)
         return true;
-    job->workspace = (size_t)(s.batch * s.gates * s.w) * sizeof(float);
-    gd_gpu_step *step = gd_gpu_add_kernel(job, "recurrent_steps", s.batch, ITEMS);
-    step->is_uneven = true;
+    job->workspace = bytes_of(call, s.batch * s.gates * s.w);
+    gd_gpu_step *step = add_kernel(call, job, "recurrent_steps", s.batch);
     add_places(step, places, 8);
     add_numbers(call, step, &s, 3, 0, call->n - 1);
     return true;
@@ -101,9 +121,8 @@ bool gd_gpu_describe_recurrent_grad(const gd_kernel_call *call, gd_gpu_job *job)
     if (s.batch == 0)
         return true;
     s.time = call->in[0].layout->shape[0] / (s.batch * s.w * gd_recurrent_kept(attr->cell));
-    job->workspace = (size_t)(s.batch * (2 + s.gates) * s.w) * sizeof(float);
-    gd_gpu_step *step = gd_gpu_add_kernel(job, "recurrent_grad_steps", s.batch, ITEMS);
-    step->is_uneven = true;
+    job->workspace = bytes_of(call, s.batch * (2 + s.gates) * s.w);
+    gd_gpu_step *step = add_kernel(call, job, "recurrent_grad_steps", s.batch);
     add_places(step, places, 8);
     add_numbers(call, step, &s, 2, call->n - 1, call->n - 2);
     return true;

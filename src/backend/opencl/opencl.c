@@ -46,20 +46,21 @@ static cl_ulong ask_number(const opencl *o, cl_uint what)
     return number;
 }
 
-/* f32 and f64 as IEEE 754 has them: what the results of all devices stand on. */
-static gd_status check_arithmetic(const gd_gpu *gpu)
+/* f32 as IEEE 754 has it: what the results of all devices stand on. f64 is as IEEE 754 has it, or as
+ * good as missing. */
+static gd_status check_arithmetic(gd_gpu *gpu)
 {
     const opencl *o = gpu->own;
     const cl_bitfield needed = CL_FP_DENORM | CL_FP_INF_NAN | CL_FP_ROUND_TO_NEAREST | CL_FP_FMA;
     const cl_bitfield f32 = ask_number(o, CL_DEVICE_SINGLE_FP_CONFIG),
                       f64 = ask_number(o, CL_DEVICE_DOUBLE_FP_CONFIG);
-    const char *lacks = (f64 & needed) != needed   ? "f64"
-                        : (f32 & needed) != needed ? "f32 with subnormal numbers and fma"
+    const char *lacks = (f32 & needed) != needed ? "f32 with subnormal numbers and fma"
                         : !(f32 & CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT)
                             ? "f32 with divisions and roots that are rounded correctly"
                         : !ask_number(o, CL_DEVICE_COMPILER_AVAILABLE) ? "a compiler"
                         : !ask_number(o, CL_DEVICE_ENDIAN_LITTLE)      ? "little-endian numbers"
                                                                        : NULL;
+    gpu->is_without_f64 = (f64 & needed) != needed;
     return lacks ? gd_fail(GD_ERR_UNSUPPORTED,
                            "gd_open: %s, %s, has no %s, and so cannot give the results that other "
                            "devices give",
