@@ -6,7 +6,7 @@
  *
  * It is built as GPTs are today, with rotary positions, RMSNorm and SwiGLU; "--gpt2" builds it as
  * in 2019, with learned positions, LayerNorm and GELU, which takes half as many steps again to the
- * same loss.
+ * same loss. "--bf16" computes products and attention in bf16; weights stay f32.
  *
  * Any plain text will do; where none is named it is Tiny Shakespeare, 1.1 MB (karpathy/char-rnn on
  * GitHub, here data/tinyshakespeare/input.txt.gz). The last tenth is kept apart for validation. The
@@ -24,6 +24,7 @@ typedef struct {
     gd_decoder decoder;
     int64_t layers, heads, width, hidden, length, batch, steps;
     double lr, dropout;
+    bool bf16;
 } setting;
 
 /* SwiGLU has three matrices where GELU has two: 8/3 of the width make as many weights as 4 there.
@@ -49,23 +50,30 @@ static const setting full = { .decoder = GD_DECODER_LLAMA,
                               .dropout = 0.1 };
 
 typedef struct {
+    gd_context *context;
     gd_language_model *model;
     gd_optimizer *optimizer;
+    bool bf16;
 } trainee;
 
-/* Forward, backward and update: in[0] characters [batch, length], in[1] those that come next. */
-static gd_tensor *train_step(void *user, int count, gd_tensor *const *in)
-{
-    (void)count;
-    trainee *t = user;
-    return gd_minimize(t->optimizer, gd_language_model_loss(t->model, in[0], in[1]));
-}
-
+/* in[0]: characters [batch, length], in[1]: those that come next. */
 static gd_tensor *loss_of(void *user, int count, gd_tensor *const *in)
 {
     (void)count;
     trainee *t = user;
-    return gd_language_model_loss(t->model, in[0], in[1]);
+    if (t->bf16)
+        gd_autocast_begin(t->context, GD_BF16);
+    gd_tensor *loss = gd_language_model_loss(t->model, in[0], in[1]);
+    if (t->bf16)
+        gd_autocast_end(t->context);
+    return loss;
+}
+
+/* Forward, backward and update. */
+static gd_tensor *train_step(void *user, int count, gd_tensor *const *in)
+{
+    trainee *t = user;
+    return gd_minimize(t->optimizer, loss_of(user, count, in));
 }
 
 /* Mean loss over the first `most` batches of a loader, all of them when there are fewer. Compiled
@@ -127,7 +135,9 @@ static bool learn(gd_context *gd, const setting *s, const gd_tokenizer *tokenize
     gd_loader *batches = gd_loader_create(pieces, .batch = s->batch, .seed = 1,
                                           .with_replacement = true, .batches_per_epoch = INT64_MAX);
     gd_loader *unseen = gd_loader_create(rest, .batch = s->batch, .drop_last = true);
-    trainee t = { .model = gd_language_model_create(
+    trainee t = { .context = gd,
+                  .bf16 = s->bf16,
+                  .model = gd_language_model_create(
                       gd, .decoder = s->decoder, .vocabulary = gd_tokenizer_count(tokenizer),
                       .max_length = s->length, .layers = s->layers, .heads = s->heads,
                       .width = s->width, .hidden = s->hidden, .dropout = s->dropout, .seed = 1) };
@@ -180,12 +190,14 @@ int main(int argc, char **argv)
 {
     const char *path = NULL;
     setting s = small;
-    bool gpt2 = false, ok = true;
+    bool gpt2 = false, bf16 = false, ok = true;
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--full") == 0)
             s = full;
         else if (strcmp(argv[i], "--gpt2") == 0)
             gpt2 = true;
+        else if (strcmp(argv[i], "--bf16") == 0)
+            bf16 = true;
         else if (strcmp(argv[i], "--steps") == 0 && i + 1 < argc)
             ok &= read_count(argv[++i], &s.steps);
         else if (strcmp(argv[i], "--batch") == 0 && i + 1 < argc)
@@ -199,8 +211,10 @@ int main(int argc, char **argv)
         s.decoder = GD_DECODER_GPT2;
         s.hidden = 4 * s.width;
     }
+    s.bf16 = bf16;
     if (!ok) {
-        fprintf(stderr, "usage: char_gpt [TEXT] [--full] [--gpt2] [--steps N] [--batch N]\n");
+        fprintf(stderr,
+                "usage: char_gpt [TEXT] [--full] [--gpt2] [--bf16] [--steps N] [--batch N]\n");
         return 2;
     }
     size_t size;
