@@ -31,7 +31,7 @@ typedef struct gd_cudnn_api {
 /* The library, found once; NULL with the reason recorded: GD_ERR_UNSUPPORTED. */
 const gd_cudnn_api *gd_cudnn(void);
 /* GD_OK, or GD_ERR_DEVICE with the library's words for the status of the function `what`. */
-gd_status gd_cudnn_check(const gd_cudnn_api *dnn, const char *who, int status, const char *what);
+gd_status gd_cudnn_check(const gd_cudnn_api *api, const char *who, int status, const char *what);
 
 /* ---- cudnn_plan.c ---- */
 
