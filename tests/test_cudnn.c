@@ -679,8 +679,27 @@ static void each_call_of_a_convolution_may_fail(void **state)
 
 /* ---- a machine without ---- */
 
+static gd_tensor *first_convolution(void *user, int count, gd_tensor *const *in)
+{
+    (void)user, (void)count;
+    return gd_conv1d(in[0], in[1], NULL);
+}
+
+/* Writes what a convolution says. */
+static int try_convolution(bool is_compiled, int end)
+{
+    gd_context *gd = gd_open("cuda", .numbers = GD_NUMBERS_LIBRARY);
+    gd_tensor *in[2] = { gd ? gd_ones(gd, GD_SHAPE(1, 1, 5), GD_F32) : NULL,
+                         gd ? gd_ones(gd, GD_SHAPE(1, 1, 2), GD_F32) : NULL };
+    gd_function *f = gd && is_compiled ? gd_compile(gd, first_convolution, NULL) : NULL;
+    const gd_tensor *y = f ? gd_call(f, 2, in) : gd ? first_convolution(NULL, 2, in) : NULL;
+    const char *said = y ? "it is computed" : gd_error_message();
+    const ssize_t written = write(end, said, strlen(said));
+    return written < 0 || gd_error_code() != GD_ERR_UNSUPPORTED;
+}
+
 /* What a convolution says in a process of its own, with the libraries of a folder. */
-static void expect_refusal(const char *folder, const char *version, const char *words)
+static void expect_refusal(const char *folder, int64_t version, bool is_compiled, const char *words)
 {
     int ends[2];
     char told[2048] = "";
@@ -688,15 +707,8 @@ static void expect_refusal(const char *folder, const char *version, const char *
     const pid_t child = fork();
     if (child == 0) {
         setenv("GRADUS_CUDA_PATH", folder, 1);
-        if (version)
-            dnn->version = strtol(version, NULL, 10);
-        gd_context *gd = gd_open("cuda", .numbers = GD_NUMBERS_LIBRARY);
-        gd_tensor *y = gd ? gd_conv1d(gd_ones(gd, GD_SHAPE(1, 1, 5), GD_F32),
-                                      gd_ones(gd, GD_SHAPE(1, 1, 2), GD_F32), NULL)
-                          : NULL;
-        const char *said = y ? "it is computed" : gd_error_message();
-        const ssize_t written = write(ends[1], said, strlen(said));
-        _exit(written < 0 || gd_error_code() != GD_ERR_UNSUPPORTED);
+        dnn->version = version;
+        _exit(try_convolution(is_compiled, ends[1]));
     }
     int state = -1;
     close(ends[1]);
@@ -727,12 +739,14 @@ static void what_is_missing_is_told(void **state)
     assert_non_null(mkdtemp(folder));
     for (int i = 0; i < 3; i++)
         put_link(folder, others[i], others[i]);
-    expect_refusal(folder, NULL, "cuDNN cannot be loaded: no libcudnn.so.9 was found");
+    for (int compiled_too = 0; compiled_too < 2; compiled_too++)
+        expect_refusal(folder, 92600, compiled_too,
+                       "cuDNN cannot be loaded: no libcudnn.so.9 was found");
     put_link(folder, "libcuda.so.1", "libcudnn.so.9");
     expect_refusal(
-        folder, NULL,
+        folder, 92600, false,
         "the libcudnn.so.9 that was found is of no use: it has no function cudnnGetErrorString");
-    expect_refusal(FOLDER, "8907",
+    expect_refusal(FOLDER, 8907, false,
                    "the libcudnn.so.9 that was found says that it is version 8907, and cuDNN 9");
     for (int i = 0; i < 3; i++)
         put_link(folder, NULL, others[i]);

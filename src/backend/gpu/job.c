@@ -341,9 +341,25 @@ size_t gd_gpu_job_bytes(const gd_kernel_call *call)
     return bytes;
 }
 
+/* Whether the library has the convolution that it was taken to have: a failure to ask is told here, and not
+ * kept in a plan. */
+static gd_status check_convolution(gd_gpu *gpu, const int64_t *numbers)
+{
+    gd_gpu_convolution c;
+    bool is_there = false;
+    size_t workspace = 0;
+    memcpy(&c, numbers, sizeof c);
+    const gd_status status = gpu->driver->convolution_find(gpu, &c, &is_there, &workspace);
+    return status != GD_OK || is_there
+               ? status
+               : gd_fail(GD_ERR_DEVICE, "%s: the library of convolutions failed once; try again",
+                         gpu->base.name);
+}
+
 gd_status gd_gpu_job_prepare(const gd_kernel_call *call, void *memory)
 {
     gd_gpu *gpu = (gd_gpu *)call->device;
+    gd_status status = GD_OK;
     gd_gpu_job job;
     (void)gd_gpu_describe(call, &job);
     ((prepared_job *)memory)->steps = job.steps;
@@ -359,6 +375,8 @@ gd_status gd_gpu_job_prepare(const gd_kernel_call *call, void *memory)
         p->kind = kind_of(s);
         memcpy(p->number, s->number, sizeof *s->number * (size_t)s->numbers);
         at += step_bytes(s->numbers);
+        if (s->is_convolution && (status = check_convolution(gpu, s->number)) != GD_OK)
+            return status;
     }
     return gd_gpu_make_workspace(gpu, job.workspace);
 }
