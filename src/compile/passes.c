@@ -16,6 +16,7 @@ static const struct {
     { "join_attention", gd_pass_join_attention }, /* gradients of attention side by side */
     { "dead", gd_pass_dead },                     /* remove what nobody reads */
     { "fold", gd_pass_fold }, /* find what never changes: computed once, when the plan is made */
+    { "working_copies", gd_pass_working_copies }, /* 16 bits of parameters, made by the update */
     { "epilogue", gd_pass_epilogue },   /* matmul + bias + ReLU: one kernel */
     { "sink", gd_pass_sink },           /* assignments out of the way of groups */
     { "fuse", gd_pass_fuse },           /* elementwise groups: one kernel */
