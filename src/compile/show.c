@@ -155,10 +155,12 @@ static void add_copies(const gd_plan *plan, gd_text *text)
     }
     if (plan->ir.copy_count == 0)
         return;
-    gd_text_add(text, "working copies of %zu tensors, %zu B beside the block: %zu read, %zu updated",
+    gd_text_add(text,
+                "working copies of %zu tensors, %zu B beside the block: %zu read, %zu updated",
                 plan->ir.copy_count, bytes, read, updated);
     if (exposed)
-        gd_text_add(text, "; %zu converted at each run, as others may write to the tensor", exposed);
+        gd_text_add(text, "; %zu converted at each run, as others may write to the tensor",
+                    exposed);
     gd_text_add(text, "\n");
 }
 

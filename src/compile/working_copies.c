@@ -12,6 +12,7 @@
 
 #include "base/memory.h"
 #include "compile/working_copy.h"
+#include "graph/apply.h"
 
 typedef struct copying {
     gd_ir *ir;
@@ -41,13 +42,16 @@ static bool is_read_from_memory(const copying *c, int32_t i)
     return false;
 }
 
-/* Whether matrix products alone read value i: they take any strides. */
+/* Whether matrix products alone read value i, or it transposed: they take any strides. */
 static bool is_factor(const copying *c, int32_t i)
 {
-    for (int32_t u = c->users.first[i]; u < c->users.first[i + 1]; u++)
-        if (c->ir->values[c->users.op[u]].op->id != GD_OP_matmul)
-            return false;
-    return true;
+    bool is = true;
+    for (int32_t u = c->users.first[i]; is && u < c->users.first[i + 1]; u++) {
+        const int32_t user = c->users.op[u];
+        const gd_op_id op = c->ir->values[user].op->id;
+        is = op == GD_OP_matmul || (op == GD_OP_permute && is_factor(c, user));
+    }
+    return is;
 }
 
 /* Whether a copy may stand for value i: a cast of a tensor outside, or of all of it in another order
@@ -65,8 +69,8 @@ static bool is_candidate(const copying *c, int32_t i)
         return false;
     if (c->assignments[root->memory] > 0 && c->last_use[i] > c->effect[root->memory])
         return false;
-    return x == root || (gd_layout_count(&x->layout) == gd_layout_count(&root->layout) &&
-                         is_factor(c, i));
+    return x == root ||
+           (gd_layout_count(&x->layout) == gd_layout_count(&root->layout) && is_factor(c, i));
 }
 
 /* The number of t's copy among those of the program, where it is noted; -1 with GD_OK: the device makes
@@ -75,7 +79,8 @@ static gd_status note_copy(gd_ir *ir, gd_tensor *t, gd_dtype dtype, int32_t *num
 {
     gd_working_copy *copy;
     *number = -1;
-    if (!gd_grow((void **)&ir->copies, &ir->copy_capacity, ir->copy_count + 1, sizeof *ir->copies) ||
+    if (!gd_grow((void **)&ir->copies, &ir->copy_capacity, ir->copy_count + 1,
+                 sizeof *ir->copies) ||
         gd_working_copy_take(t, dtype, &copy) != GD_OK)
         return GD_ERR_MEMORY;
     if (!copy)
@@ -135,8 +140,8 @@ static gd_status find_updates(copying *c)
 static gd_status add_tensors(copying *c)
 {
     for (size_t k = 0; k < c->ir->copy_count; k++) {
-        const int32_t value = gd_ir_push_external(c->ir, c->ir->copies[k].copy->tensor,
-                                                  c->ir->memory_count);
+        const int32_t value =
+            gd_ir_push_external(c->ir, c->ir->copies[k].copy->tensor, c->ir->memory_count);
         if (value < 0)
             return GD_ERR_MEMORY;
         c->ir->memory_count++;
@@ -144,6 +149,22 @@ static gd_status add_tensors(copying *c)
         c->behind[value] = -1;
     }
     return GD_OK;
+}
+
+/* Transposed views of value i, which lies so, are views of value `root`. */
+static gd_status lay_out_views(const copying *c, int32_t i, const gd_layout *layout, int32_t root)
+{
+    gd_status status = GD_OK;
+    for (int32_t u = c->users.first[i]; status == GD_OK && u < c->users.first[i + 1]; u++) {
+        gd_ir_value *v = &c->ir->values[c->users.op[u]];
+        if (!gd_ir_is_view(v))
+            continue;
+        v->root = root;
+        status = gd_op_infer(v->op, 1, &layout, v->attr, &v->layout);
+        if (status == GD_OK)
+            status = lay_out_views(c, c->users.op[u], &v->layout, root);
+    }
+    return status;
 }
 
 /* Reads of cast i are of the copy, or of a view of that as i's operand is one of the tensor. */
@@ -160,6 +181,9 @@ static gd_status replace_cast(copying *c, int32_t i)
         if (copy < 0)
             return GD_ERR_MEMORY;
         c->behind[copy] = i;
+        c->stands[i] = copy;
+        ir->values[i].kind = GD_IR_DEAD;
+        return lay_out_views(c, i, &layout, c->tensor[c->copy_of[i]]);
     }
     c->stands[i] = copy;
     ir->values[i].kind = GD_IR_DEAD;

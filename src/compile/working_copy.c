@@ -2,6 +2,8 @@
  * and update them is working_copies.c. */
 #include "compile/working_copy.h"
 
+#include <gradus/autograd.h>
+
 #include "base/memory.h"
 #include "graph/context.h"
 
@@ -92,8 +94,7 @@ gd_status gd_working_copy_refresh(gd_working_copy *copy)
     if (copy->is_made && !storage->is_exposed && copy->version == storage->version)
         return GD_OK;
     if (gd_layout_count(&copy->parameter->layout) > 0) {
-        const gd_status status =
-            copy->call.device->kernel[GD_OP_cast](&copy->call);
+        const gd_status status = copy->call.device->kernel[GD_OP_cast](&copy->call);
         if (status != GD_OK)
             return status;
     }
