@@ -7,8 +7,6 @@
  * Groups are a batch. Packers write rows to a stage first, as they lie in memory, and the product's own
  * packers turn them into what its tiles read. Start at the functions at the end.
  */
-#ifdef GD_ISA_AVX512_BUILD
-
 #include "backend/cpu/conv_place.h"
 #include "backend/cpu/gemm_plan.h"
 
@@ -423,7 +421,3 @@ void gd_conv_grad_weight_bf16(const gd_conv_args *args)
                         .b_batch_stride = { s->c * s->in_plane },
                         .c_batch_stride = { s->o * rows } });
 }
-
-#else
-typedef int gd_nothing_here; /* C wants a declaration */
-#endif
