@@ -14,9 +14,8 @@ set(GD_SOURCE_TABLE
     backend/cpu/block_copy_isa.c            all                 -
     backend/cpu/cast_isa.c                  all                 -
     backend/cpu/cast_integer_isa.c          all                 -
-    backend/cpu/conv_isa.c                  all                 -
     backend/cpu/conv_bf16_isa.c             avx512              -
-    backend/cpu/conv_weight_isa.c           all                 -
+    backend/cpu/conv_f32_isa.c              all                 -
     backend/cpu/elementwise_isa.c           all                 -
     backend/cpu/elementwise_chain_isa.c     avx2,avx512         -
     backend/cpu/elementwise_f32_isa.c       all                 -

@@ -78,6 +78,37 @@ GD_SIMD_INLINE void tile_finish(const gd_gemm_tile *t, VEC sum[][VECS_MAX], cons
     }
 }
 
+/* Numbers `from` apart to where they are `to` apart: gemm_micro.h. */
+static inline void copy_numbers(void *to_first, int64_t to, const void *from_first, int64_t from,
+                                int64_t count)
+{
+    REAL *dst = to_first;
+    const REAL *src = from_first;
+    if (to == 1 && from == 1) {
+        int64_t i = 0;
+        for (; i + LANES <= count; i += LANES)
+            V(store)(dst + i, V(load)(src + i));
+        if (GD_SIMD_MASK_FREE) {
+            const VMASK mask = V(mask_first)(count - i);
+            V(store_masked)(dst + i, mask, V(load_masked)(mask, src + i));
+            return;
+        }
+        for (; i < count; i++)
+            dst[i] = src[i];
+        return;
+    }
+#if GD_SIMD_MASK_FREE && !defined(GD_GEMM_F64)
+    for (; from == 2 && to == 1 && count > 0; count -= LANES, src += 2 * LANES, dst += LANES)
+        V(store_masked)
+    (dst, V(mask_first)(LEAST(count, LANES)), V(load_even)(src, LEAST(count, LANES)));
+    for (; from == 1 && to == 2 && count > 0; count -= LANES, src += LANES, dst += 2 * LANES)
+        V(store_even)
+    (dst, LEAST(count, LANES), V(load_masked)(V(mask_first)(LEAST(count, LANES)), src));
+#endif
+    for (int64_t i = 0; i < count; i++)
+        dst[i * to] = src[i * from];
+}
+
 /* The derivative of ReLU: gemm_micro.h. */
 static inline void relu_grad(void *to, const void *result, int64_t lines, int64_t line,
                              int64_t count, int64_t step)
