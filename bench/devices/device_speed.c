@@ -130,13 +130,14 @@ static bool multiply(void *user)
 static void products(void)
 {
     const int64_t largest = gd_context_has_host_memory(gd) ? 1024 : 4096;
-    for (int64_t n = 256; n <= largest; n *= 4) {
+    static const gd_dtype dtypes[] = { GD_F32, GD_BF16 };
+    for (int64_t i = 0, n = 256; n <= largest; n *= i % 2 ? 4 : 1, i++) {
         gd_scope_begin(gd);
-        gd_tensor *in[2] = { gd_ones(gd, GD_SHAPE(n, n), GD_F32),
-                             gd_ones(gd, GD_SHAPE(n, n), GD_F32) };
+        gd_tensor *in[2] = { gd_ones(gd, GD_SHAPE(n, n), dtypes[i % 2]),
+                             gd_ones(gd, GD_SHAPE(n, n), dtypes[i % 2]) };
         if (!in[0] || !in[1])
             die("memory");
-        printf("product_%lld %.4g GFLOP/s\n", (long long)n,
+        printf("product_%s%lld %.4g GFLOP/s\n", i % 2 ? "bf16_" : "", (long long)n,
                2e-9 * (double)n * (double)n * (double)n / measure(multiply, in, n < 1024 ? 20 : 2));
         gd_scope_end(gd);
     }

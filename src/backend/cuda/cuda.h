@@ -15,6 +15,8 @@
 
 enum { GD_CUDA_EVENTS = 256 };
 
+typedef struct gd_cuda_products gd_cuda_products;
+
 typedef struct gd_cuda_device {
     const gd_cuda_api *cu;
     const gd_nvrtc_api *rtc;
@@ -27,6 +29,7 @@ typedef struct gd_cuda_device {
     char architecture_option[40];   /* "--gpu-architecture=sm_90" */
     CUevent events[GD_CUDA_EVENTS]; /* for the next marks */
     int event_count;
+    gd_cuda_products *products; /* cuBLASLt's; NULL where numbers are exact */
 } gd_cuda_device;
 
 /* ---- cuda.c ---- */
@@ -53,5 +56,15 @@ gd_status gd_cuda_record_begin(gd_gpu *gpu);
 void *gd_cuda_record_end(gd_gpu *gpu);
 gd_status gd_cuda_replay(gd_gpu *gpu, void *graph);
 void gd_cuda_graph_release(gd_gpu *gpu, void *graph);
+
+/* ---- products.c ---- */
+
+/* Into c->products, even where it fails. */
+gd_status gd_cuda_products_open(gd_gpu *gpu);
+/* In our context. */
+void gd_cuda_products_close(gd_cuda_products *products);
+/* As gd_gpu_driver has it. */
+gd_status gd_cuda_product(gd_gpu *gpu, const gd_gpu_product *product, const gd_gpu_place *place,
+                          size_t workspace_bytes, bool *adds_bias);
 
 #endif
