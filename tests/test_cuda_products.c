@@ -16,6 +16,7 @@
 #include "graph/context.h"
 
 #include <dlfcn.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -546,7 +547,8 @@ static void no_product_hides_in_one_kernel(void **state)
     assert_memory_equal(graphs, one, sizeof one);
 }
 
-/* Attention, convolutions and recurrent networks of bf16 stay on the device, too. */
+/* Attention, convolutions and recurrent networks of bf16 stay on the device, too; the sums of convolutions
+ * are another library's. */
 static void other_products_of_halves_stay_on_the_device(void **state)
 {
     (void)state;
@@ -574,7 +576,12 @@ static void other_products_of_halves_stay_on_the_device(void **state)
         assert_int_equal(gpu_of(gd)->ran_on_host, 0);
         gd_close(gd);
     }
-    assert_memory_equal(got[0], got[1], 6 * sizeof(float));
+    static const bool is_convolution[6] = { true, false, false, true, true, false };
+    for (int i = 0; i < 6; i++)
+        if (is_convolution[i])
+            assert_true(fabsf(got[0][i] - got[1][i]) <= 0.02f * (1 + fabsf(got[0][i])));
+        else
+            assert_memory_equal(&got[0][i], &got[1][i], sizeof(float));
     expect_nothing_left();
 }
 

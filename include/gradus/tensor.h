@@ -163,8 +163,8 @@ GD_API int64_t gd_shape_offset(gd_shape strides, gd_shape index);
 GD_API int gd_device_count(void);
 GD_API const char *gd_device_name(int index);
 
-/* Which numbers a device's matrix products have, of f32, f16 and bf16; all else, and products of f64
- * and integers, is exact in any case. */
+/* Which numbers a device's matrix products have, of f32, f16 and bf16, and its convolutions, of f32; all
+ * else, and what is of f64 and integers, is exact in any case. */
 typedef enum gd_numbers {
     GD_NUMBERS_DEFAULT, /* what GRADUS_NUMBERS says, exact, library or tf32; not set: exact */
     GD_NUMBERS_EXACT,   /* the engine's own kernels: the CPU's bits */
@@ -183,8 +183,10 @@ typedef struct gd_open_options {
     /* bytes of tensor storage, beyond which it is GD_ERR_MEMORY; SIZE_MAX: none */
     size_t memory_limit GD_DEFAULT(SIZE_MAX);
     bool warn_leaks; /* gd_close logs tensors that were retained and never released */
-    /* Others than exact: CUDA devices, with NVIDIA's cuBLASLt. GD_ERR_UNSUPPORTED where there is no
-     * such library, and on devices that use none; these do not read GRADUS_NUMBERS. */
+    /* Others than exact: CUDA devices, with NVIDIA's cuBLASLt, and for convolutions its cuDNN, which is
+     * looked for at the first one; those that it has no repeatable kernel for are exact.
+     * GD_ERR_UNSUPPORTED where there is no such library, and on devices that use none; these do not
+     * read GRADUS_NUMBERS. */
     gd_numbers numbers;
 } gd_open_options;
 #define GD_OPEN_DEFAULTS                                                      \

@@ -388,7 +388,7 @@ void *gd_tensor_data(gd_tensor *t)
                       "gd_tensor_map, gd_tensor_read or gd_tensor_write",
                       t->context->device->name);
     else if (t->storage) {
-        t->storage->is_pinned = true;
+        t->storage->is_pinned = t->storage->is_exposed = true;
         return gd_node_data(t);
     }
     return NULL;

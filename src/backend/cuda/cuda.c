@@ -211,6 +211,7 @@ static void cuda_close(gd_gpu *gpu)
     if (is_entered && c->stream)
         (void)c->cu->cuStreamSynchronize(c->stream);
     gd_cuda_products_close(c ? c->products : NULL);
+    gd_cuda_convolutions_close(gpu);
     if (is_entered) {
         if (c->stream)
             (void)c->cu->cuStreamDestroy_v2(c->stream);
@@ -460,6 +461,8 @@ static const gd_gpu_driver driver = {
     .kernel_release = gd_cuda_kernel_release,
     .launch = gd_cuda_launch,
     .product = gd_cuda_product,
+    .convolution_find = gd_cuda_convolution_find,
+    .convolution_run = gd_cuda_convolution_run,
     .record_begin = gd_cuda_record_begin,
     .record_end = gd_cuda_record_end,
     .replay = gd_cuda_replay,

@@ -17,6 +17,8 @@
 #include "codegen/codegen.h"
 
 typedef struct gd_gpu gd_gpu;
+struct gd_gpu_convolution; /* convolution.h */
+struct gd_conv_sizes;      /* ops/spatial.h */
 
 /* Bytes of the device: in one of the driver's blocks, from `offset` on. */
 typedef struct gd_gpu_place {
@@ -103,6 +105,14 @@ typedef struct gd_gpu_driver {
      * `place` in this order. *adds_bias: whether the bias was added. NULL: numbers are exact. */
     gd_status (*product)(gd_gpu *gpu, const gd_gpu_product *product, const gd_gpu_place *place,
                          size_t workspace_bytes, bool *adds_bias);
+
+    /* Convolutions; NULL: numbers are exact. find: whether the library has one with the numbers that
+     * gpu->numbers asks for, and the bytes of gpu->workspace that it wants; what it keeps of that is made at
+     * the first question. run: with the places of x, w and y, one of which is the result's. */
+    gd_status (*convolution_find)(gd_gpu *gpu, const struct gd_gpu_convolution *c, bool *is_there,
+                                  size_t *workspace);
+    gd_status (*convolution_run)(gd_gpu *gpu, const struct gd_gpu_convolution *c,
+                                 const gd_gpu_place *place);
 
     /* Launches told between the two are not done: they become a graph, or NULL with the error
      * recorded. Nothing else is told between them. NULL: there are no graphs. */
@@ -289,11 +299,12 @@ typedef struct gd_gpu_step {
     int64_t number[GD_GPU_NUMBERS];
     int64_t groups[2];
     int items;
-    bool is_too_large; /* for the room there is: then there is no kernel */
-    bool is_copy;      /* of the first place to the second: nothing to do where they are one */
-    bool is_uneven;    /* how many barriers a group has depends on its number */
-    bool is_product;   /* a library's, whose numbers are those of library_product.c */
-    bool is_bias;      /* adds the bias, unless the product before it did */
+    bool is_too_large;   /* for the room there is: then there is no kernel */
+    bool is_copy;        /* of the first place to the second: nothing to do where they are one */
+    bool is_uneven;      /* how many barriers a group has depends on its number */
+    bool is_product;     /* a library's, whose numbers are those of library_product.c */
+    bool is_bias;        /* adds the bias, unless the product before it did */
+    bool is_convolution; /* a library's, whose numbers are a gd_gpu_convolution */
 } gd_gpu_step;
 
 typedef struct gd_gpu_job {
@@ -383,6 +394,16 @@ bool gd_gpu_declines(const gd_kernel_call *call);
 /* The step of such a job; *has_bias: whether it adds the bias. */
 gd_status gd_gpu_run_library_product(gd_gpu *gpu, const int64_t *numbers, const gd_gpu_place *place,
                                      bool *has_bias);
+/* library_convolution.c: convolution and its gradients by a library. The first: whether it may be, as far as
+ * that is a matter of the op, of dtypes and of what numbers are asked for. */
+bool gd_gpu_may_be_library_convolution(const gd_kernel_call *call);
+bool gd_gpu_describe_library_convolution(const gd_kernel_call *call, const struct gd_conv_sizes *s,
+                                         gd_gpu_job *job);
+/* Whether a step is a library's, and no kernel of ours. */
+static inline bool gd_gpu_is_of_library(const gd_gpu_step *step)
+{
+    return step->is_product || step->is_convolution;
+}
 /* quantized.c */
 bool gd_gpu_describe_quantized(const gd_kernel_call *call, gd_gpu_job *job);
 /* norm.c */

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "backend/gpu/convolution.h"
 #include "base/error.h"
 #include "base/memory.h"
 
@@ -66,7 +67,7 @@ static bool fits(const gd_gpu *gpu, const gd_gpu_job *job)
     bool all = true;
     for (int i = 0; i < job->steps; i++) {
         const gd_gpu_step *s = &job->step[i];
-        if (s->is_product)
+        if (gd_gpu_is_of_library(s))
             continue;
         all &= !s->is_too_large &&
                (size_t)s->places * gpu->place_bytes + sizeof *s->number * (size_t)s->numbers <=
@@ -80,7 +81,8 @@ static bool has_f64(gd_gpu *gpu, const gd_gpu_job *job)
     bool any = false;
     for (int i = 0; i < job->steps && !any; i++) {
         const gd_gpu_step *s = &job->step[i];
-        any = !s->is_product && gd_gpu_kernel_has_f64(gpu, s->key.text, s->key_bytes, s->write);
+        any = !gd_gpu_is_of_library(s) &&
+              gd_gpu_kernel_has_f64(gpu, s->key.text, s->key_bytes, s->write);
     }
     return any;
 }
@@ -113,7 +115,8 @@ gd_gpu_step *gd_gpu_add_step(gd_gpu_job *job, int64_t groups, int items)
     s->groups[0] = groups;
     s->groups[1] = 1;
     s->items = items;
-    s->is_too_large = s->is_copy = s->is_uneven = s->is_product = s->is_bias = false;
+    s->is_too_large = s->is_copy = s->is_uneven = false;
+    s->is_product = s->is_bias = s->is_convolution = false;
     return s;
 }
 
@@ -234,8 +237,15 @@ const void *gd_gpu_address_of(const gd_kernel_call *call, int operand)
 
 /* What a step is besides a launch. */
 typedef struct step_kind {
-    bool is_copy, is_product, is_bias;
+    bool is_copy, is_product, is_bias, is_convolution;
 } step_kind;
+
+static gd_status run_convolution(gd_gpu *gpu, const int64_t *numbers, const gd_gpu_place *place)
+{
+    gd_gpu_convolution c;
+    memcpy(&c, numbers, sizeof c);
+    return gpu->driver->convolution_run(gpu, &c, place);
+}
 
 /* `launch` has all but the places. *has_bias: whether a product added it. */
 static gd_status launch_at(const gd_kernel_call *call, gd_gpu_launch *launch, const int8_t *operand,
@@ -254,20 +264,21 @@ static gd_status launch_at(const gd_kernel_call *call, gd_gpu_launch *launch, co
     gpu->launched++;
     if (status == GD_OK)
         status = kind.is_product ? gd_gpu_run_library_product(gpu, launch->number, place, has_bias)
-                                 : gpu->driver->launch(gpu, launch);
+                 : kind.is_convolution ? run_convolution(gpu, launch->number, place)
+                                       : gpu->driver->launch(gpu, launch);
     launch->place = NULL;
     return status;
 }
 
 static step_kind kind_of(const gd_gpu_step *s)
 {
-    return (step_kind){ s->is_copy, s->is_product, s->is_bias };
+    return (step_kind){ s->is_copy, s->is_product, s->is_bias, s->is_convolution };
 }
 
-/* The step's kernel; of a product, which has none, *gpu. NULL: not to be had. */
+/* The step's kernel; of a library's, which has none, *gpu. NULL: not to be had. */
 static void *kernel_of(gd_gpu *gpu, const gd_gpu_step *s)
 {
-    return s->is_product ? gpu : gd_gpu_kernel(gpu, s->key.text, s->key_bytes, s->write);
+    return gd_gpu_is_of_library(s) ? gpu : gd_gpu_kernel(gpu, s->key.text, s->key_bytes, s->write);
 }
 
 static gd_gpu_launch launch_of(const gd_gpu_step *s, void *kernel)
@@ -315,20 +326,40 @@ static size_t step_bytes(int numbers)
     return sizeof(prepared_step) + sizeof(int64_t) * (size_t)numbers;
 }
 
+/* Of a library's convolution as much as anything that it may become takes: between two questions the library
+ * may have failed once. */
 size_t gd_gpu_job_bytes(const gd_kernel_call *call)
 {
     gd_gpu_job job;
     if (!gd_gpu_describe(call, &job))
         return 0;
     size_t bytes = sizeof(prepared_job);
+    if (gd_gpu_may_be_library_convolution(call))
+        return bytes + 2 * step_bytes(GD_GPU_NUMBERS);
     for (int i = 0; i < job.steps; i++)
         bytes += step_bytes(job.step[i].numbers);
     return bytes;
 }
 
+/* Whether the library has the convolution that it was taken to have: a failure to ask is told here, and not
+ * kept in a plan. */
+static gd_status check_convolution(gd_gpu *gpu, const int64_t *numbers)
+{
+    gd_gpu_convolution c;
+    bool is_there = false;
+    size_t workspace = 0;
+    memcpy(&c, numbers, sizeof c);
+    const gd_status status = gpu->driver->convolution_find(gpu, &c, &is_there, &workspace);
+    return status != GD_OK || is_there
+               ? status
+               : gd_fail(GD_ERR_DEVICE, "%s: the library of convolutions failed once; try again",
+                         gpu->base.name);
+}
+
 gd_status gd_gpu_job_prepare(const gd_kernel_call *call, void *memory)
 {
     gd_gpu *gpu = (gd_gpu *)call->device;
+    gd_status status = GD_OK;
     gd_gpu_job job;
     (void)gd_gpu_describe(call, &job);
     ((prepared_job *)memory)->steps = job.steps;
@@ -344,6 +375,8 @@ gd_status gd_gpu_job_prepare(const gd_kernel_call *call, void *memory)
         p->kind = kind_of(s);
         memcpy(p->number, s->number, sizeof *s->number * (size_t)s->numbers);
         at += step_bytes(s->numbers);
+        if (s->is_convolution && (status = check_convolution(gpu, s->number)) != GD_OK)
+            return status;
     }
     return gd_gpu_make_workspace(gpu, job.workspace);
 }

@@ -194,7 +194,8 @@ bool gd_gpu_describe_convolution(const gd_kernel_call *call, gd_gpu_job *job)
                is_by_weight = call->op->id == GD_OP_convolution_grad_weight;
     if ((dtype != GD_F32 && dtype != GD_F64) || call->in[0].layout->dtype != dtype || !is_small(&s))
         return false;
-    if (gd_layout_count(call->out.layout) == 0)
+    if (gd_layout_count(call->out.layout) == 0 ||
+        gd_gpu_describe_library_convolution(call, &s, job))
         return true;
     gd_gpu_step *step =
         is_forward     ? add_product(job, "conv", dtype, s.o, s.out_plane, s.n * s.groups)
