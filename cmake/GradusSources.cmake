@@ -7,6 +7,18 @@
 #
 # Instruction sets: `all` of GD_ISAS, some of them with commas between, one of GD_EXTENSIONS, or `none`. A file that is compiled for several
 # makes its names by backend/cpu/isa.h. Those that this compiler does not know are left out.
+#
+# Flags of a release, beside those of GradusCompile.cmake:
+#   GD_SHORT_ARRAYS         what vectorised loops leave over is vectorised, too, for gcc
+#   GD_LOOPS                loops over elements are all vectorised
+set(GD_SHORT_ARRAYS -)
+if(GD_KERNEL_OPTIONS)
+    set(GD_SHORT_ARRAYS --param=vect-epilogues-nomask=1)
+endif()
+set(GD_LOOPS -)
+if(GD_LIBRARY_OPTIONS)
+    set(GD_LOOPS -O3)
+endif()
 set(GD_SOURCE_TABLE
     # file in src/                          instruction sets    flags, with commas between
     backend/cpu/arg_scan_isa.c              all                 -
@@ -15,18 +27,18 @@ set(GD_SOURCE_TABLE
     backend/cpu/cast_isa.c                  all                 -
     backend/cpu/cast_integer_isa.c          all                 -
     backend/cpu/conv_bf16_isa.c             avx512              -
-    backend/cpu/conv_f32_isa.c              all                 -
+    backend/cpu/conv_f32_isa.c              all                 ${GD_SHORT_ARRAYS}
     backend/cpu/elementwise_isa.c           all                 -
     backend/cpu/elementwise_chain_isa.c     avx2,avx512         -
-    backend/cpu/elementwise_f32_isa.c       all                 -
+    backend/cpu/elementwise_f32_isa.c       all                 ${GD_SHORT_ARRAYS}
     backend/cpu/elementwise_f64_isa.c       all                 -
     backend/cpu/elementwise_integer_isa.c   all                 -
     backend/cpu/gemm_bf16_isa.c             all                 -
     backend/cpu/gemm_bf16_pairs.c           avx512_bf16         -
     backend/cpu/gemm_bf16_tiles.c           amx_bf16            -
     backend/cpu/gemm_f16_isa.c              all                 -
-    backend/cpu/gemm_f32_isa.c              all                 -
-    backend/cpu/gemm_f64_isa.c              all                 -
+    backend/cpu/gemm_f32_isa.c              all                 ${GD_SHORT_ARRAYS}
+    backend/cpu/gemm_f64_isa.c              all                 ${GD_SHORT_ARRAYS}
     backend/cpu/norm_isa.c                  all                 -
     backend/cpu/pooling_isa.c               all                 -
     backend/cpu/quantized_isa.c             all                 -
@@ -39,10 +51,10 @@ set(GD_SOURCE_TABLE
     backend/cpu/softmax_f64_isa.c           all                 -
     backend/cpu/vecmath_isa.c               all                 -
     backend/reference/elementwise.c         none                -fwrapv # products of two u64 wrap in 128 bits
-    data/convert.c                          none                -O3 # these have loops over elements
-    data/read.c                             none                -O3
-    io/image_resize.c                       none                -O3
-    io/quantized_k.c                        none                -O3)
+    data/convert.c                          none                ${GD_LOOPS}
+    data/read.c                             none                ${GD_LOOPS}
+    io/image_resize.c                       none                ${GD_LOOPS}
+    io/quantized_k.c                        none                ${GD_LOOPS})
 
 set(GD_ROW_FILES)
 set(GD_KERNEL_SOURCES)
