@@ -204,12 +204,12 @@ static void direct_tile_by_copy(const gd_gemm_micro *tiles, gd_gemm_tile t,
     float *c = t.c;
     const int64_t c_row = t.c_row;
     if (t.accumulate)
-        gd_gemm_copy_runs(tiles, copy, c, c_row, rows, d->c_runs, d->many, false);
+        tiles->copy_runs(copy, tiles->columns, c, c_row, rows, d->c_runs, d->many, false);
     t.c = copy;
     t.c_row = tiles->columns;
     t.columns = tiles->columns;
     kernel(&t, d->second, shift);
-    gd_gemm_copy_runs(tiles, copy, c, c_row, rows, d->c_runs, d->many, true);
+    tiles->copy_runs(copy, tiles->columns, c, c_row, rows, d->c_runs, d->many, true);
 }
 
 /* The tallest tile for `left` rows; twice the next one, where these are all. */

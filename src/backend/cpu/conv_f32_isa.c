@@ -202,25 +202,6 @@ static void images_tile_6(const gd_images_tile *t)
 
 /* ---- copies ---- */
 
-/* count numbers that follow each other. */
-GD_SIMD_INLINE void copy_run(float *dst, const float *src, int64_t count)
-{
-    int64_t i = 0;
-    for (; i + LANES <= count; i += LANES)
-        V(store)(dst + i, V(load)(src + i));
-    if (GD_SIMD_MASK_FREE) {
-        const VMASK mask = V(mask_first)(count - i);
-        V(store_masked)(dst + i, mask, V(load_masked)(mask, src + i));
-        return;
-    }
-    if (i < count && count >= LANES) { /* once more, some of them */
-        V(store)(dst + count - LANES, V(load)(src + count - LANES));
-        return;
-    }
-    for (; i < count; i++)
-        dst[i] = src[i];
-}
-
 /* Zeros, count of them, and as many behind as a vector has: for short runs that something else is
  * written behind afterwards. */
 GD_SIMD_INLINE void zero_over(float *dst, int64_t count)
@@ -237,7 +218,7 @@ static void pad_row(float *dst, int64_t before, const float *src, int64_t step, 
     if (step == 1)
         copy_run(dst + before, src, count);
     else
-        PRODUCTS.copy_c(dst + before, 1, src, step, count);
+        copy_strided(dst + before, 1, src, step, count);
     zero_over(dst + before + count, after);
 }
 
@@ -251,7 +232,7 @@ static void copy_pieces(const gd_window_piece *pieces, int many, bool gaps, cons
         if (step == 1)
             copy_run(row + pieces[k].at, data + pieces[k].from, pieces[k].count);
         else
-            PRODUCTS.copy_c(row + pieces[k].at, 1, data + pieces[k].from, step, pieces[k].count);
+            copy_strided(row + pieces[k].at, 1, data + pieces[k].from, step, pieces[k].count);
 }
 
 static bool are_finite(const float *x, int64_t count)

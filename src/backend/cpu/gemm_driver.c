@@ -75,22 +75,6 @@ static void tile_by_copy(const gd_gemm_micro *micro, gd_gemm_tile t, int64_t row
         copy_matrix(c, c_row, c_col, copy, row, 1, rows, t.columns, micro->c_bytes);
 }
 
-void gd_gemm_copy_runs(const gd_gemm_micro *micro, void *copy, void *c, int64_t c_row, int64_t rows,
-                       const gd_gemm_stretch *runs, int many, bool back)
-{
-    const int bytes = micro->c_bytes;
-    for (int64_t i = 0; i < rows; i++) {
-        char *to = (char *)copy + i * micro->columns * bytes, *row = (char *)c + i * c_row * bytes;
-        for (const gd_gemm_stretch *r = runs; r < runs + many; r++) {
-            char *at = to + r->at * bytes, *from = row + r->from * bytes;
-            if (back)
-                micro->copy_c(from, r->stride, at, 1, r->count);
-            else
-                micro->copy_c(at, 1, from, r->stride, r->count);
-        }
-    }
-}
-
 /* A tile whose columns of C gd_gemm_access finds: in place, if they are contiguous and the kernel
  * writes no others; else by way of a copy. t.c is row `row` of C. */
 static void tile_by_runs(const gd_gemm_product *p, const gd_gemm_micro *micro, gd_gemm_tile t,
@@ -111,12 +95,12 @@ static void tile_by_runs(const gd_gemm_product *p, const gd_gemm_micro *micro, g
     const int64_t written = (rows + unit - 1) / unit * unit;
     if (t.accumulate) {
         memset(copy, 0, (size_t)(written * micro->columns * micro->c_bytes));
-        gd_gemm_copy_runs(micro, copy, c, c_row, rows, runs, many, false);
+        micro->copy_runs(copy, micro->columns, c, c_row, rows, runs, many, false);
     }
     t.c = copy;
     t.c_row = micro->columns;
     kernel(&t);
-    gd_gemm_copy_runs(micro, copy, c, c_row, rows, runs, many, true);
+    micro->copy_runs(copy, micro->columns, c, c_row, rows, runs, many, true);
 }
 
 /* The part of the block from its column j on that tile t covers: B, packed or in place, and

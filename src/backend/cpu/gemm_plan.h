@@ -79,13 +79,6 @@ void gd_gemm_stretches(const gd_gemm_micro *micro, const gd_gemm_product *p,
 /* Bytes that they take of the areas of all threads together. */
 size_t gd_gemm_stretches_bytes(const gd_gemm_micro *micro, const gd_gemm_product *p, int threads);
 
-/* ---- gemm_driver.c ---- */
-
-/* Columns of the rows of C, those of some runs, to the rows of a tile [rows, micro->columns], or
- * back. */
-void gd_gemm_copy_runs(const gd_gemm_micro *micro, void *copy, void *c, int64_t c_row, int64_t rows,
-                       const gd_gemm_stretch *runs, int many, bool back);
-
 #define GD_GEMM_STREAM_BYTES 16384 /* streams take columns in runs of so many bytes of C */
 
 /* Element `index` of numbers of `bytes` bytes each. */
