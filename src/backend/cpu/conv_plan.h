@@ -63,7 +63,7 @@ const gd_conv_micro *gd_conv_choose_weight_lanes(const gd_conv_args *args);
 
 size_t gd_conv_direct_bytes(const gd_conv_product *v, const gd_conv_band *b);
 /* Rows [row, row+m) of C, rows [line, line+lines) of positions counted through the batch. */
-void gd_conv_direct(const gd_conv_product *v, const gd_conv_band *b, int64_t row, int64_t m,
+void gd_conv_direct(const gd_conv_product *v, const gd_conv_band *shape, int64_t row, int64_t m,
                     int64_t line, int64_t lines, gd_scratch scratch);
 
 size_t gd_conv_images_bytes(const gd_conv_product *v);
