@@ -221,8 +221,7 @@ static void test_f16_has_the_bits_of_f32(void **state)
         exact = solve_of(context, &problems[i], GD_F16, false);
         solves_widened = false;
         for (int k = 0; k < 4; k++)
-            assert_memory_equal(halves_of.value[k], exact.value[k],
-                                exact.count[k] * sizeof(float));
+            assert_memory_equal(halves_of.value[k], exact.value[k], exact.count[k] * sizeof(float));
         answer_free(&halves_of);
         answer_free(&exact);
     }

@@ -21,7 +21,7 @@ typedef struct problem {
     int64_t batch, heads, groups, tq, tk, d, dv;
     int64_t capacity; /* of a cache, of which k and v are the first tk rows; 0: they are all */
     bool causal;
-    int mask; /* 0 none, 1 bool [tq, tk], 2 numbers [heads, 1, tk] */
+    int mask;        /* 0 none, 1 bool [tq, tk], 2 numbers [heads, 1, tk] */
     bool transposed; /* the axes of k and v lie the other way round */
 } problem;
 
@@ -71,9 +71,9 @@ static gd_tensor *kept(gd_context *gd, const problem *p, int64_t width, double l
 {
     const int64_t room = p->capacity ? p->capacity : p->tk;
     if (p->transposed)
-        return gd_transpose(numbers_tensor(gd, GD_SHAPE(p->batch, p->groups, width, room), low,
-                                           high, dtype, n),
-                            -1, -2);
+        return gd_transpose(
+            numbers_tensor(gd, GD_SHAPE(p->batch, p->groups, width, room), low, high, dtype, n), -1,
+            -2);
     gd_tensor *all =
         numbers_tensor(gd, GD_SHAPE(p->batch, p->groups, room, width), low, high, dtype, n);
     return p->capacity ? gd_slice(all, 2, 0, p->tk, 1) : all;
@@ -97,8 +97,8 @@ static gd_tensor *mask_of(gd_context *gd, const problem *p)
     gd_tensor *seven = gd_scalar(gd, 7, GD_I64), *three = gd_scalar(gd, 3, GD_I64);
     if (p->mask == 1)
         return gd_ne(gd_mod(gd_add(i, j), seven), three);
-    gd_tensor *slope = gd_reshape(gd_arange(gd, 1, (double)p->heads + 1, 1, GD_F32),
-                                  GD_SHAPE(p->heads, 1, 1));
+    gd_tensor *slope =
+        gd_reshape(gd_arange(gd, 1, (double)p->heads + 1, 1, GD_F32), GD_SHAPE(p->heads, 1, 1));
     return gd_where(gd_ne(gd_mod(j, seven), three), gd_mul(slope, gd_cast(j, GD_F32)),
                     gd_scalar(gd, -INFINITY, GD_F32));
 }
@@ -286,8 +286,10 @@ static void test_refusals(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bits_are_those_of_f32), cmocka_unit_test(test_plans_read_what_is_kept),
-        cmocka_unit_test(test_gradients),             cmocka_unit_test(test_scopes),
+        cmocka_unit_test(test_bits_are_those_of_f32),
+        cmocka_unit_test(test_plans_read_what_is_kept),
+        cmocka_unit_test(test_gradients),
+        cmocka_unit_test(test_scopes),
         cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -460,8 +460,8 @@ typedef struct gd_attention_options {
     double scale GD_DEFAULT(NAN); /* of the scores; NaN: 1/sqrt(d) */
     double dropout; /* probability with which a weight is 0, the others times 1 / (1 - dropout) */
     bool plain;     /* store the scores, O(tq tk) memory: for comparison */
-    gd_tensor *k_scale, *v_scale; // f32 [.., kv_heads, tk, 1]: k and v are i8, and each of their rows
-                                  // is multiplied by its scale; both or neither
+    gd_tensor *k_scale; // f32 [.., kv_heads, tk, 1]: k is i8, and its rows are multiplied by these
+    gd_tensor *v_scale; // the same of v, with k_scale
 } gd_attention_options;
 #define GD_ATTENTION_DEFAULTS .size = sizeof(gd_attention_options), .scale = NAN, .plain = false
 

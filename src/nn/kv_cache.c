@@ -201,9 +201,8 @@ static gd_tensor *append(const gd_kv_cache *cache, gd_tensor *all, gd_tensor *sc
     if (check_room(all, x, length) != GD_OK)
         return NULL;
     const gd_dtype dtype = gd_tensor_dtype(all), given = gd_tensor_dtype(x);
-    gd_tensor *result = scales
-                            ? append_scaled(all, scales, x, length, scale)
-                            : write_behind(all, dtype == given ? x : gd_cast(x, dtype), length);
+    gd_tensor *result = scales ? append_scaled(all, scales, x, length, scale)
+                               : write_behind(all, dtype == given ? x : gd_cast(x, dtype), length);
     if (!result || dtype == given ||
         (reads_as_kept(cache, x) && (scales || dtype == GD_F16 || dtype == GD_BF16)))
         return result;

@@ -574,9 +574,10 @@ static gd_status check_scale(const gd_layout *x, const gd_layout *scale)
 {
     char a[GD_SHAPE_TEXT], b[GD_SHAPE_TEXT];
     if (x->dtype != GD_I8 || scale->dtype != GD_F32)
-        return gd_fail(GD_ERR_DTYPE,
-                       "gd_attention: keys or values of %s with scales of %s; i8 and f32 are needed",
-                       gd_dtype_name(x->dtype), gd_dtype_name(scale->dtype));
+        return gd_fail(
+            GD_ERR_DTYPE,
+            "gd_attention: keys or values of %s with scales of %s; i8 and f32 are needed",
+            gd_dtype_name(x->dtype), gd_dtype_name(scale->dtype));
     bool fits = x->rank >= 1 && scale->rank == x->rank && scale->shape[x->rank - 1] == 1;
     for (int i = 0; fits && i + 1 < x->rank; i++)
         fits = scale->shape[i] == x->shape[i];
@@ -595,14 +596,15 @@ static gd_status infer_attention_narrow(int n, const gd_layout *const *in, const
         return gd_fail(GD_ERR_INVALID, "attention_narrow: %d operands", n);
     const int first = narrow_operands(in[K]->dtype);
     if (!is_narrow(in[K]->dtype) || in[V]->dtype != in[K]->dtype)
-        return gd_fail(GD_ERR_DTYPE,
-                       "attention_narrow: keys are %s and values %s; halves or i8, alike, are needed",
-                       gd_dtype_name(in[K]->dtype), gd_dtype_name(in[V]->dtype));
+        return gd_fail(
+            GD_ERR_DTYPE,
+            "attention_narrow: keys are %s and values %s; halves or i8, alike, are needed",
+            gd_dtype_name(in[K]->dtype), gd_dtype_name(in[V]->dtype));
     if (n < first || check_operands(in, in + first, n - first, attr) != GD_OK)
         return n < first ? gd_fail(GD_ERR_INVALID, "attention_narrow: i8 has no scales")
                          : gd_error_last();
-    if (first > 3 && (check_scale(in[K], in[K_SCALE]) != GD_OK ||
-                      check_scale(in[V], in[V_SCALE]) != GD_OK))
+    if (first > 3 &&
+        (check_scale(in[K], in[K_SCALE]) != GD_OK || check_scale(in[V], in[V_SCALE]) != GD_OK))
         return gd_error_last();
     gd_shape shape = result_shape(in[Q], in[V]);
     const int64_t heads = shape.dim[shape.rank - 3];
@@ -621,8 +623,7 @@ static gd_tensor *decompose_attention_narrow(int n, gd_tensor *const *in, const 
 {
     const int first = narrow_operands(in[K]->layout.dtype);
     const bool has_scales = first > 3;
-    gd_tensor *wide[3] = { in[Q],
-                           has_scales ? scaled(in[K], in[K_SCALE]) : gd_cast(in[K], GD_F32),
+    gd_tensor *wide[3] = { in[Q], has_scales ? scaled(in[K], in[K_SCALE]) : gd_cast(in[K], GD_F32),
                            has_scales ? scaled(in[V], in[V_SCALE]) : gd_cast(in[V], GD_F32) };
     plain p;
     (void)n;

@@ -66,10 +66,10 @@ static const op_refusal attention_refusals[] = {
 OP(attention, 3, OP_FLOATS_ONLY | OP_NO_SPECIALS, RESULT_SAME, 128, gd_add_scalar(packed(in, p), 8),
    VALUES(-2, 2), VALUES(-2, 2), VALUES(0.5, 2))
 
-/* p: causal, kind of mask, dtype of k and v: 0 f16, 1 i8. Their numbers are whole. */
+/* p: causal, kind of mask, dtype of k and v: 0 bf16, 1 i8. Their numbers are whole, and exact in either. */
 static gd_tensor *attend_narrowly(gd_tensor *const *in, const int64_t *p)
 {
-    const gd_dtype dtype = p[2] ? GD_I8 : GD_F16;
+    const gd_dtype dtype = p[2] ? GD_I8 : GD_BF16;
     gd_tensor *k = gd_cast(in[1], dtype), *v = gd_cast(in[2], dtype), *scale[2] = { NULL, NULL };
     for (int i = 0; i < 2 && p[2] && k && v; i++) {
         gd_shape rows = gd_tensor_shape(i ? v : k);
@@ -78,7 +78,8 @@ static gd_tensor *attend_narrowly(gd_tensor *const *in, const int64_t *p)
     }
     gd_tensor *r = gd_attention(in[0], k, v, .causal = p[0] != 0, .k_scale = scale[0],
                                 .v_scale = scale[1], .mask = mask_of(in[0], k, p[1]));
-    return r && in[0] ? gd_cast(r, gd_tensor_dtype(in[0])) : NULL;
+    const gd_dtype of_q = in[0] ? gd_tensor_dtype(in[0]) : GD_F32;
+    return of_q == GD_F32 ? r : gd_cast(r, of_q);
 }
 
 static const op_case attention_narrow_cases[] = {

@@ -43,17 +43,17 @@ typedef struct job {
     const gd_attention_attr *attr;
     gd_operand q, k, v, mask, g;
     gd_operand k_scale, v_scale; /* of i8 */
-    gd_layout mask_layout; /* stretched to the scores */
-    const void *packed;    /* the gradient's: what the forward pass gave */
-    uint64_t seed, word;   /* dropout: of row 0, key 0 */
-    int64_t entries;       /* batch entries times heads of q */
-    int64_t heads, groups; /* of q; of k and v */
+    gd_layout mask_layout;       /* stretched to the scores */
+    const void *packed;          /* the gradient's: what the forward pass gave */
+    uint64_t seed, word;         /* dropout: of row 0, key 0 */
+    int64_t entries;             /* batch entries times heads of q */
+    int64_t heads, groups;       /* of q; of k and v */
     int64_t tq, tk, d, dv;
-    bool is_bf16;          /* q, k, v and g, and so are products; else those are f32 */
+    bool is_bf16;            /* q, k, v and g, and so are products; else those are f32 */
     bool widens_q, widens_k; /* of halves: q and g; of halves and i8: k and v */
     bool is_narrow;          /* attention_narrow, whose result is O alone */
-    int64_t rows;          /* of a tile */
-    int64_t blocks, block; /* of queries, forward: how many, and their size */
+    int64_t rows;            /* of a tile */
+    int64_t blocks, block;   /* of queries, forward: how many, and their size */
 } job;
 
 /* Where batch entry and head `entry`, a row-major number, begins in an operand, in elements. */
@@ -204,12 +204,12 @@ static int64_t unseeing(const job *j)
  * bf16 the tiles rounded; halves widened; and what products take. `p` and `ds` are the tiles that are
  * multiplied. */
 typedef struct buffers {
-    matrix s, dp;        // [QUERIES, KEYS]
-    matrix p, ds;        // the same memory, or bf16
-    matrix kt, vt;       // [d, KEYS], [dv, KEYS]
-    float *q, *g;        // [rows of a tile, d], [.., dv]: halves widened; else not there
-    float *k, *v;        // [KEYS, d], [KEYS, dv]
-    matrix keys;         // backward: a block of k, in place or widened
+    matrix s, dp;  // [QUERIES, KEYS]
+    matrix p, ds;  // the same memory, or bf16
+    matrix kt, vt; // [d, KEYS], [dv, KEYS]
+    float *q, *g;  // [rows of a tile, d], [.., dv]: halves widened; else not there
+    float *k, *v;  // [KEYS, d], [KEYS, dv]
+    matrix keys;   // backward: a block of k, in place or widened
     gd_workspace products;
 } buffers;
 
@@ -351,11 +351,12 @@ static size_t wide_bytes(int64_t rows, int64_t width)
 
 static buffers buffers_of(const job *j, int thread)
 {
-    _Static_assert((2 * QUERIES + GD_ATTENTION_WIDTH) * ROW * sizeof(float) +
-                           (QUERIES + KEYS) * GD_ATTENTION_WIDTH * sizeof(float) +
-                           4 * GD_ATTENTION_SLACK * sizeof(float) <=
-                       GD_CPU_WIDE_SCRATCH,
-                   "two tiles, transposed keys and values and what is widened must fit the scratch");
+    _Static_assert(
+        (2 * QUERIES + GD_ATTENTION_WIDTH) * ROW * sizeof(float) +
+                (QUERIES + KEYS) * GD_ATTENTION_WIDTH * sizeof(float) +
+                4 * GD_ATTENTION_SLACK * sizeof(float) <=
+            GD_CPU_WIDE_SCRATCH,
+        "two tiles, transposed keys and values and what is widened must fit the scratch");
     gd_scratch s = gd_scratch_of(j->call, thread);
     const size_t row = ROW * sizeof(float);
     const bool copies = transposes(j);

@@ -58,7 +58,7 @@ typedef struct gd_attention_tile {
 
 /* Rows that are not f32: halves, or i8 with a scale for each row. */
 typedef struct gd_attention_rows {
-    const void *data; // [rows, width]
+    const void *data;    // [rows, width]
     int64_t row, column; /* strides in elements */
     int64_t rows, width;
     const float *scale; // of i8: [rows], scale_row apart

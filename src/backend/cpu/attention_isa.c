@@ -332,21 +332,21 @@ static void gradients(gd_attention_tile *t)
 }
 
 /* Vectors go over the end of a row, where the next one is written afterwards. */
-#define WIDEN(half)                                                                      \
-    static void widen_##half(const gd_attention_rows *x, float *to)                      \
-    {                                                                                    \
-        const int64_t width = x->width, whole = width / VF32_LANES * VF32_LANES;         \
-        const uint16_t *from = x->data;                                                  \
-        for (int64_t i = 0; i < x->rows; i++, from += x->row, to += width) {             \
-            for (int64_t j = 0; x->column != 1 && j < width; j++)                        \
-                to[j] = gd_##half##_to_f32(from[j * x->column]);                         \
-            if (x->column != 1)                                                          \
-                continue;                                                                \
-            for (int64_t j = 0; j < whole; j += VF32_LANES)                              \
-                vf32_store(to + j, vf32_load_##half(from + j));                          \
-            if (whole < width)                                                           \
+#define WIDEN(half)                                                                          \
+    static void widen_##half(const gd_attention_rows *x, float *to)                          \
+    {                                                                                        \
+        const int64_t width = x->width, whole = width / VF32_LANES * VF32_LANES;             \
+        const uint16_t *from = x->data;                                                      \
+        for (int64_t i = 0; i < x->rows; i++, from += x->row, to += width) {                 \
+            for (int64_t j = 0; x->column != 1 && j < width; j++)                            \
+                to[j] = gd_##half##_to_f32(from[j * x->column]);                             \
+            if (x->column != 1)                                                              \
+                continue;                                                                    \
+            for (int64_t j = 0; j < whole; j += VF32_LANES)                                  \
+                vf32_store(to + j, vf32_load_##half(from + j));                              \
+            if (whole < width)                                                               \
                 vf32_store(to + whole, vf32_load_first_##half(from + whole, width - whole)); \
-        }                                                                                \
+        }                                                                                    \
     }
 WIDEN(f16)
 WIDEN(bf16)
@@ -396,15 +396,15 @@ static double logarithm(double x)
     return gd_log_f64(x);
 }
 
-static const gd_attention_loops loops = { .widen = { [GD_F16] = widen_f16,
-                                                     [GD_BF16] = widen_bf16,
-                                                     [GD_I8] = widen_i8 },
-                                          .transpose = transpose,
-                                          .weights = weights,
-                                          .finish = finish,
-                                          .gradients = gradients,
-                                          .exp = exponential,
-                                          .log = logarithm };
+static const gd_attention_loops loops = {
+    .widen = { [GD_F16] = widen_f16, [GD_BF16] = widen_bf16, [GD_I8] = widen_i8 },
+    .transpose = transpose,
+    .weights = weights,
+    .finish = finish,
+    .gradients = gradients,
+    .exp = exponential,
+    .log = logarithm
+};
 
 static gd_status attention_kernel(const gd_kernel_call *call)
 {
