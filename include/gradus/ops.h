@@ -463,7 +463,7 @@ typedef struct gd_attention_options {
     gd_tensor *k_scale; // f32 [.., kv_heads, tk, 1]: k is i8, and its rows are multiplied by these
     gd_tensor *v_scale; // the same of v, with k_scale
 } gd_attention_options;
-#define GD_ATTENTION_DEFAULTS .size = sizeof(gd_attention_options), .scale = NAN, .plain = false
+#define GD_ATTENTION_DEFAULTS .size = sizeof(gd_attention_options), .scale = NAN, .v_scale = NULL
 
 /* gd_attention(q, k, v, .causal = true): softmax(scale q k^T + mask) v -> [.., heads, tq, dv]
  * (Vaswani et al. 2017), of
