@@ -6,7 +6,7 @@
  * each round, on the same operands (which stay in the cache if they fit, as a layer's weights do),
  * and the median of the rounds counts. oneDNN is given its sgemm and its matmul primitive, and the
  * faster of the two is the peer. Between turns there is a pause, so that a peer's waiting threads
- * (OpenMP's spin for milliseconds) hold no core while another is timed. On two threads, where
+ * (OpenMP's spin for up to twenty milliseconds) hold no core while another is timed. On two threads, where
  * anyone is slower than on one, all are measured once more, and each one's better time counts.
  * OPENBLAS_CORETYPE and such are cleared lest it run a kernel for another processor. BENCH_OPENBLAS
  * and BENCH_MKL name other libraries than those the loader finds.
@@ -235,11 +235,8 @@ static bool verify(problem *p, run_fn run)
 }
 
 /* Between thread pools: idle threads of each spin for a while, OpenBLAS's for 2^26 ticks, OpenMP's
- * a millisecond or two, and would take the other's core. */
-static double pause_after(run_fn before)
-{
-    return before == run_openblas ? 40e-3 : 4e-3;
-}
+ * for 300,000 pauses, of which each takes 140 cycles on Intel, and would take the other's core. */
+#define PAUSE_SECONDS 40e-3
 
 /* All runners in turns. `at_one`: their seconds on one thread, written where p has one; where one
  * of several threads is slower, all are measured once more. NULL: not compared. */
@@ -248,7 +245,7 @@ static void measure(problem *p, gd_bench_runner *runners, int count, double *at_
     bool slower = false;
     for (int i = 0; i < count; i++) {
         runners[i].user = p;
-        runners[i].pause = p->threads > 1 ? pause_after(runners[(i + count - 1) % count].run) : 0;
+        runners[i].pause = p->threads > 1 ? PAUSE_SECONDS : 0;
     }
     gd_bench_take_turns(runners, count, ROUNDS, SAMPLE_SECONDS, p->threads);
     for (int i = 0; i < count && at_one; i++) {

@@ -19,21 +19,28 @@
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
 typedef struct coverage {
-    atomic_int visits[1000];
-    atomic_int calls;
-    int64_t begins[GD_MAX_THREADS], ends[GD_MAX_THREADS];
+    atomic_int visits[1000], running[GD_MAX_THREADS];
+    atomic_int calls, wrong, small; /* small: calls with fewer than `grain` items */
+    int threads;
+    int64_t grain;
 } coverage;
 
 static void visit(void *context, int64_t begin, int64_t end, int thread)
 {
     coverage *seen = context;
+    if (begin >= end || thread < 0 || thread >= seen->threads ||
+        atomic_fetch_add(&seen->running[thread], 1) != 0)
+        atomic_fetch_add(&seen->wrong, 1);
     atomic_fetch_add(&seen->calls, 1);
-    seen->begins[thread] = begin;
-    seen->ends[thread] = end;
+    if (end - begin < seen->grain)
+        atomic_fetch_add(&seen->small, 1);
     for (int64_t i = begin; i < end; i++)
         atomic_fetch_add(&seen->visits[i], 1);
+    atomic_fetch_sub(&seen->running[thread], 1);
 }
 
+/* Every item once, by a thread's number that is in use nowhere else; of each range only the last
+ * call may have fewer items than the grain. */
 static void test_parallel_for_covers(void **state)
 {
     (void)state;
@@ -44,38 +51,20 @@ static void test_parallel_for_covers(void **state)
             for (int threads = 0; threads <= 9; threads++) {
                 static coverage seen;
                 memset(&seen, 0, sizeof seen);
+                const int ranges = gd_parallel_ranges(threads, counts[c], grains[g]);
+                assert_in_range(ranges, 1, threads > 1 ? threads : 1);
+                seen.threads = ranges;
+                seen.grain = grains[g];
                 gd_parallel_for(threads, counts[c], grains[g], visit, &seen);
                 for (int64_t i = 0; i < 1000; i++)
                     assert_int_equal(atomic_load(&seen.visits[i]), i < counts[c]);
-                int calls = atomic_load(&seen.calls);
-                assert_true(calls <= (threads > 1 ? threads : 1));
-                int64_t at =
-                    0; /* range i begins where range i-1 ended, and holds at least `grain` items */
-                for (int i = 0; i < calls; i++) {
-                    assert_int_equal(seen.begins[i], at);
-                    at = seen.ends[i];
-                    assert_true(calls == 1 || at - seen.begins[i] >= grains[g]);
-                    assert_true(at - seen.begins[i] <= counts[c] / calls + 1);
-                }
-                assert_int_equal(at, counts[c]);
+                assert_int_equal(atomic_load(&seen.wrong), 0);
+                assert_true(atomic_load(&seen.small) <= ranges);
+                if (ranges == 1)
+                    assert_int_equal(atomic_load(&seen.calls), counts[c] > 0);
+                else /* an eighth of a range at a time, or a rest */
+                    assert_true(atomic_load(&seen.calls) <= 8 * ranges);
             }
-}
-
-static void test_partition_is_static(void **state)
-{
-    (void)state;
-    static coverage first, again;
-    memset(&first, 0, sizeof first);
-    gd_parallel_for(4, 997, 1, visit, &first);
-    assert_int_equal(atomic_load(&first.calls), 4);
-    assert_int_equal(first.ends[0], 250); /* 997 = 4 * 249 + 1: the first range is one longer */
-    assert_int_equal(first.ends[1], 499);
-    for (int i = 0; i < 20; i++) {
-        memset(&again, 0, sizeof again);
-        gd_parallel_for(4, 997, 1, visit, &again);
-        assert_memory_equal(first.begins, again.begins, sizeof first.begins);
-        assert_memory_equal(first.ends, again.ends, sizeof first.ends);
-    }
 }
 
 static void visit_nested(void *context, int64_t begin, int64_t end, int thread)
@@ -91,48 +80,14 @@ static void test_nested_runs_serially(void **state)
     (void)state;
     static coverage all[6];
     memset(all, 0, sizeof all);
+    for (int k = 0; k < 6; k++)
+        all[k].threads = 1;
     gd_parallel_for(2, 6, 1, visit_nested, all);
     for (int k = 0; k < 6; k++) {
         assert_int_equal(atomic_load(&all[k].calls), 1);
         for (int i = 0; i < 100; i++)
             assert_int_equal(atomic_load(&all[k].visits[i]), 1);
     }
-}
-
-/* ---- items by a counter ---- */
-
-typedef struct uneven_work {
-    atomic_int visits[1000], running[GD_MAX_THREADS], wrong;
-    int threads;
-} uneven_work;
-
-static void visit_some(void *context, int64_t begin, int64_t end, int thread)
-{
-    uneven_work *w = context;
-    if (thread < 0 || thread >= w->threads || atomic_fetch_add(&w->running[thread], 1) != 0)
-        atomic_fetch_add(&w->wrong, 1);
-    for (int64_t i = begin; i < end; i++)
-        atomic_fetch_add(&w->visits[i], 1);
-    atomic_fetch_sub(&w->running[thread], 1);
-}
-
-/* Every item once, by a thread's number that is in use nowhere else. */
-static void test_parallel_uneven_covers(void **state)
-{
-    (void)state;
-    static const int64_t counts[] = { 0, 1, 2, 3, 7, 64, 999, 1000 };
-    static const int64_t grains[] = { 0, 1, 10, 300, 5000 };
-    for (size_t c = 0; c < COUNT(counts); c++)
-        for (size_t g = 0; g < COUNT(grains); g++)
-            for (int threads = 1; threads <= 9; threads++) {
-                static uneven_work w;
-                memset(&w, 0, sizeof w);
-                w.threads = threads;
-                gd_parallel_uneven(threads, counts[c], grains[g], visit_some, &w);
-                for (int64_t i = 0; i < 1000; i++)
-                    assert_int_equal(atomic_load(&w.visits[i]), i < counts[c]);
-                assert_int_equal(atomic_load(&w.wrong), 0);
-            }
 }
 
 enum { SHORT_ITEMS = 99 };
@@ -172,7 +127,7 @@ static void test_a_long_item_delays_no_other(void **state)
         skip(); /* no second thread could be made, or it has no core */
     static long_item w;
     /* So many threads take one item at a time. */
-    gd_parallel_uneven(16, SHORT_ITEMS + 1, 1, run_items, &w);
+    gd_parallel_for(16, SHORT_ITEMS + 1, 1, run_items, &w);
     assert_int_equal(atomic_load(&w.done), SHORT_ITEMS);
 }
 
@@ -267,9 +222,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_parallel_for_covers),
-        cmocka_unit_test(test_partition_is_static),
         cmocka_unit_test(test_nested_runs_serially),
-        cmocka_unit_test(test_parallel_uneven_covers),
         cmocka_unit_test(test_a_long_item_delays_no_other),
         cmocka_unit_test(test_one_range_runs_in_the_caller),
         cmocka_unit_test(test_callers_at_the_same_time),

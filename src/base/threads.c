@@ -1,11 +1,14 @@
-/* base/threads.c: splitting a loop over threads. Start at gd_parallel_for(), then take_ranges():
- * how a range finds the thread that runs it.
+/* base/threads.c: splitting a loop over threads. Start at gd_parallel_for(), then run_items(): how
+ * an item finds the thread that runs it.
  *
  * One pool of threads serves the process. The caller publishes a job and then takes ranges itself,
- * beside the workers. So a worker without a core delays nothing: the others take its ranges.
+ * beside the workers. Of its range a thread takes a few items at a time, and when none are left it
+ * takes items of the others' ranges. So a thread without a core delays nothing, and one on a slow
+ * core (a small one, or one whose other hyper-thread is busy) no more than by a few items.
  * (OpenMP ties each range to a thread. On a busy machine every loop then waits for a time slice; a
- * matrix product of 1 ms was seen to take 15.) Results do not depend on which thread runs a range.
- * A worker that finds no job spins for half a millisecond, then sleeps.
+ * matrix product of 1 ms was seen to take 15.) On a machine that is quiet a thread runs the same
+ * items in each of several loops, and finds them in its caches. Results do not depend on which
+ * thread runs an item. A worker that finds no job spins for half a millisecond, then sleeps.
  *
  * A job must not fail and must not wait for another thread. When the pool is taken by another
  * caller, or a thread cannot be made, the caller does the work alone. */
@@ -26,6 +29,10 @@
 #define SPIN_BEFORE_YIELD 50000
 #define LOOKS_PER_CLOCK   32
 
+/* So often does a thread take items of its range: the last thread to end is late by the work of one
+ * turn at most. */
+#define TURNS 8
+
 /* The ticket says all that a worker must know to take a range: number of the job, ranges it has,
  * ranges taken. Taking one is a compare-and-swap on it, so a worker that comes late cannot take
  * from a job that is over, and reads `job` only while it holds a range of it. */
@@ -41,8 +48,11 @@ static struct pool {
     struct {
         gd_range_fn fn;
         void *context;
-        int64_t count;
+        int64_t count, grain;
     } job;
+    struct {
+        _Alignas(64) _Atomic int64_t next; /* the first of its items that nobody has taken */
+    } range[GD_MAX_THREADS];
     _Alignas(64) atomic_int finished; /* ranges of this job */
     _Alignas(64) atomic_int sleepers;
     pthread_mutex_t sleep;
@@ -69,13 +79,30 @@ static void relax(void)
 }
 
 /* Range i of n holds count/n items, one more for the first count%n of them. */
+static int64_t range_begin(int index, int ranges)
+{
+    const int64_t size = pool.job.count / ranges, longer = pool.job.count % ranges;
+    return index * size + (index < longer ? index : longer);
+}
+
+/* Take items of range `index` and run them as thread `thread` until none is left. */
+static void run_items(int index, int ranges, int thread)
+{
+    const int64_t end = range_begin(index + 1, ranges);
+    const int64_t turn = (end - range_begin(index, ranges) + TURNS - 1) / TURNS;
+    const int64_t few = turn > pool.job.grain ? turn : pool.job.grain;
+    _Atomic int64_t *next = &pool.range[index].next;
+    while (atomic_load_explicit(next, memory_order_relaxed) < end) {
+        const int64_t at = atomic_fetch_add_explicit(next, few, memory_order_relaxed);
+        if (at < end)
+            pool.job.fn(pool.job.context, at, at + few < end ? at + few : end, thread);
+    }
+}
+
 static void run_range(int index, int ranges)
 {
-    int64_t size = pool.job.count / ranges;
-    int64_t longer = pool.job.count % ranges;
-    int64_t begin = index * size + (index < longer ? index : longer);
-    int64_t end = begin + size + (index < longer ? 1 : 0);
-    pool.job.fn(pool.job.context, begin, end, index);
+    for (int i = 0; i < ranges; i++)
+        run_items((index + i) % ranges, ranges, index);
 }
 
 /* Take and run ranges of job `number` until none is left. */
@@ -221,13 +248,16 @@ static bool is_finished(uint32_t ranges)
 }
 
 /* The caller holds the pool. */
-static void run_job(gd_range_fn fn, void *context, int64_t count, int ranges)
+static void run_job(gd_range_fn fn, void *context, int64_t count, int64_t grain, int ranges)
 {
     if (pool.workers < ranges - 1)
         make_workers(ranges - 1);
     pool.job.fn = fn;
     pool.job.context = context;
     pool.job.count = count;
+    pool.job.grain = grain > 1 ? grain : 1;
+    for (int i = 0; i < ranges; i++)
+        atomic_store_explicit(&pool.range[i].next, range_begin(i, ranges), memory_order_relaxed);
     atomic_store_explicit(&pool.finished, 0, memory_order_relaxed);
     uint32_t number = NUMBER(atomic_load(&pool.ticket)) + 1;
     atomic_store(&pool.ticket, TICKET(number, ranges, 0));
@@ -257,40 +287,8 @@ void gd_parallel_for(int threads, int64_t count, int64_t grain, gd_range_fn fn, 
         fn(context, 0, count, 0);
         return;
     }
-    run_job(fn, context, count, ranges);
+    run_job(fn, context, count, grain, ranges);
     pthread_mutex_unlock(&pool.caller);
-}
-
-/* ---- items by a counter ---- */
-
-typedef struct uneven {
-    gd_range_fn fn;
-    void *context;
-    int64_t count, few;
-    _Alignas(64) _Atomic int64_t next;
-} uneven;
-
-/* The loop of a thread. */
-static void take_items(void *context, int64_t begin, int64_t end, int thread)
-{
-    uneven *u = context;
-    (void)begin, (void)end;
-    for (int64_t at;
-         (at = atomic_fetch_add_explicit(&u->next, u->few, memory_order_relaxed)) < u->count;)
-        u->fn(u->context, at, at + u->few < u->count ? at + u->few : u->count, thread);
-}
-
-void gd_parallel_uneven(int threads, int64_t count, int64_t grain, gd_range_fn fn, void *context)
-{
-    enum { TURNS = 8 }; /* of a thread: the last one to end is late by a turn at most */
-    const int loops = gd_parallel_ranges(threads, count, grain);
-    if (loops == 1) {
-        gd_parallel_for(1, count, 1, fn, context);
-        return;
-    }
-    const int64_t few = count / (loops * TURNS);
-    uneven u = { .fn = fn, .context = context, .count = count, .few = few > 0 ? few : 1 };
-    gd_parallel_for(loops, loops, 1, take_items, &u);
 }
 
 /* The leading number of an environment variable ("4", or OpenMP's list "4,2"); 0 if none. */

@@ -785,9 +785,9 @@ gd_status gd_attention_run(const gd_kernel_call *call, const gd_attention_loops 
     start_dropout(&j, 3);
     int threads = call->device->threads;
     if (call->out.layout->dtype == GD_F64)
-        gd_parallel_uneven(threads, j.entries * j.tq, grain(&j, 1), range_forward_f64, &j);
+        gd_parallel_for(threads, j.entries * j.tq, grain(&j, 1), range_forward_f64, &j);
     else /* a causal mask leaves less of the first blocks than of the last */
-        gd_parallel_uneven(threads, j.entries * j.blocks, grain(&j, j.block), range_forward, &j);
+        gd_parallel_for(threads, j.entries * j.blocks, grain(&j, j.block), range_forward, &j);
     return GD_OK;
 }
 
@@ -825,7 +825,7 @@ gd_status gd_attention_grad_run(const gd_kernel_call *call, const gd_attention_l
         return GD_OK;
     int64_t least_items;
     const int64_t items = items_backward(&j, &least_items);
-    gd_parallel_uneven(call->device->threads, items, least_items,
-                       is_f64 ? range_backward_f64 : range_backward, &j);
+    gd_parallel_for(call->device->threads, items, least_items,
+                    is_f64 ? range_backward_f64 : range_backward, &j);
     return GD_OK;
 }

@@ -210,7 +210,8 @@ static void conv_run(conv_work *work)
     };
     const int threads = gd_gemm_threads(&size, groups);
     const char *why = conv_choose(work);
-    gd_gemm_divide(v->m, work->n, LANES, groups, threads, &work->row_parts, &work->column_parts);
+    gd_gemm_divide(v->m, work->n, LANES, groups, gd_gemm_pieces(&size, groups, threads),
+                   &work->row_parts, &work->column_parts);
     if (work->images || work->lanes) { /* which takes all rows together */
         work->column_parts *= work->row_parts;
         work->row_parts = 1;

@@ -285,7 +285,8 @@ void GD_ISA_NAME(gd_conv_grad_weight_f32)(const gd_conv_args *args)
     work.window.data = args->b;
     const gd_gemm_args size = { .m = rows, .n = s->o, .k = positions, .threads = args->threads };
     const int threads = gd_gemm_threads(&size, s->groups);
-    gd_gemm_divide(rows, s->o, LANES, s->groups, threads, &work.row_parts, &work.column_parts);
+    gd_gemm_divide(rows, s->o, LANES, s->groups, gd_gemm_pieces(&size, s->groups, threads),
+                   &work.row_parts, &work.column_parts);
     if (args->explain) {
         explain_weight(&work, threads);
         return;

@@ -164,6 +164,7 @@ static gd_device *cpu_open(const gd_open_options *options, int index)
     cpu->base.name = gd_backend_cpu.name;
     cpu->base.isa = gd_isa_name(isa);
     cpu->base.half_products = GD_DTYPE_SET(GD_BF16) | GD_DTYPE_SET(GD_F16);
+    cpu->base.half_recurrent = true;
     cpu->base.host_memory = true;
     cpu->base.alignment = 64;
     cpu->base.limits = limits;

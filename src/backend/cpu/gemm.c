@@ -8,6 +8,11 @@
  * half of one. 64x64x64 on two threads: 175 GFLOP/s, on one 107. */
 #define FLOPS_PER_THREAD 2.5e5
 
+/* A thread's work is cut into pieces of so many, some 100 microseconds, but not into more than so
+ * many pieces: each packs its part of B. */
+#define FLOPS_PER_PIECE 1.6e7
+#define MOST_TURNS      4
+
 size_t gd_gemm_scratch_bytes(const gd_paths *paths)
 {
     return paths->block_bytes + GD_GEMM_PANEL_BYTES;
@@ -68,6 +73,15 @@ int gd_gemm_threads(const gd_gemm_args *args, int64_t batch)
     return worth < 2 ? 1 : worth < most ? (int)worth : most;
 }
 
+int gd_gemm_pieces(const gd_gemm_args *args, int64_t batch, int threads)
+{
+    const double flops = 2.0 * (double)args->m * (double)args->n * (double)args->k * (double)batch;
+    const double turns = flops / threads / FLOPS_PER_PIECE;
+    if (threads == 1 || turns < 2)
+        return threads;
+    return threads * (turns < MOST_TURNS ? (int)turns : MOST_TURNS);
+}
+
 /* Cost of one piece's share of k: its multiply-adds, and what every piece repeats, reading A and
  * packing B. */
 static double piece_cost(int64_t m, int64_t n, int64_t lanes, int64_t row_parts,
@@ -79,14 +93,14 @@ static double piece_cost(int64_t m, int64_t n, int64_t lanes, int64_t row_parts,
     return rows * piece_vecs + 4 * piece_vecs + rows / 4;
 }
 
-void gd_gemm_divide(int64_t m, int64_t n, int64_t lanes, int64_t batch, int threads,
+void gd_gemm_divide(int64_t m, int64_t n, int64_t lanes, int64_t batch, int wanted,
                     int64_t *row_parts, int64_t *column_parts)
 {
-    /* The fewest pieces per product that keep nine tenths of the threads at work. */
+    /* The fewest pieces per product that make whole rounds of the wanted, to nine tenths. */
     int64_t pieces = 1;
-    for (; pieces < threads; pieces++) {
-        const int64_t rounds = (batch * pieces + threads - 1) / threads;
-        if ((double)(batch * pieces) >= 0.9 * (double)(rounds * threads))
+    for (; pieces < wanted; pieces++) {
+        const int64_t rounds = (batch * pieces + wanted - 1) / wanted;
+        if ((double)(batch * pieces) >= 0.9 * (double)(rounds * wanted))
             break;
     }
     *row_parts = *column_parts = 1;

@@ -111,9 +111,13 @@ int64_t gd_gemm_join_batch(gd_gemm_args *args);
 /* How many of args->threads the arithmetic of `batch` products is worth. */
 int gd_gemm_threads(const gd_gemm_args *args, int64_t batch);
 
-/* Cut each of `batch` products [m, n] into row_parts by column_parts pieces for `threads` threads;
- * columns are cut at multiples of `lanes`. Never along k, so that no result depends on it. */
-void gd_gemm_divide(int64_t m, int64_t n, int64_t lanes, int64_t batch, int threads,
+/* Into how many pieces to cut them for so many threads: one each, or several if they are long, so
+ * that a fast thread takes more of them than a slow one. */
+int gd_gemm_pieces(const gd_gemm_args *args, int64_t batch, int threads);
+
+/* Cut each of `batch` products [m, n] into row_parts by column_parts pieces, `wanted` in all or
+ * some more; columns are cut at multiples of `lanes`. Never along k, so that no result depends on it. */
+void gd_gemm_divide(int64_t m, int64_t n, int64_t lanes, int64_t batch, int wanted,
                     int64_t *row_parts, int64_t *column_parts);
 
 /* What there is per instruction set and element type: gemm_micro.h. */

@@ -163,8 +163,10 @@ static void check_range(void *context, int64_t begin, int64_t end, int thread)
             while ((uint64_t)index_at(job->index, job->dtype, at + i * run.stride[0]) <
                    (uint64_t)job->size)
                 i++;
-            job->bad[thread].position = cursor.at[1] + (skip + i) * run.stride[1];
-            job->bad[thread].value = index_at(job->index, job->dtype, at + i * run.stride[0]);
+            const int64_t position = cursor.at[1] + (skip + i) * run.stride[1];
+            if (position < job->bad[thread].position) /* else an earlier call found one before it */
+                job->bad[thread] = (bad_index){ position, index_at(job->index, job->dtype,
+                                                                   at + i * run.stride[0]) };
             return;
         }
         skip = 0;

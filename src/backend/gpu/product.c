@@ -102,7 +102,9 @@ bool gd_gpu_describe_product(const gd_kernel_call *call, gd_gpu_job *job)
     const gd_layout *x = call->in[0].layout, *w = call->in[1].layout, *out = call->out.layout;
     const int64_t m = x->shape[x->rank - 2], n = w->shape[w->rank - 1];
     const gd_dtype dtype = out->dtype;
-    if (!element_of(dtype))
+    if (gd_gpu_is_library_product(call))
+        return gd_gpu_describe_library_product(call, job);
+    if (!element_of(dtype) || (gd_dtype_is_half(x->dtype) && x->shape[x->rank - 1] > 0))
         return false;
     if (gd_layout_count(out) == 0)
         return true;
@@ -190,9 +192,10 @@ bool gd_gpu_describe_convolution(const gd_kernel_call *call, gd_gpu_job *job)
     const gd_conv_sizes s = sizes_of(call);
     const bool is_forward = call->op->id == GD_OP_convolution,
                is_by_weight = call->op->id == GD_OP_convolution_grad_weight;
-    if ((dtype != GD_F32 && dtype != GD_F64) || !is_small(&s))
+    if ((dtype != GD_F32 && dtype != GD_F64) || call->in[0].layout->dtype != dtype || !is_small(&s))
         return false;
-    if (gd_layout_count(call->out.layout) == 0)
+    if (gd_layout_count(call->out.layout) == 0 ||
+        gd_gpu_describe_library_convolution(call, &s, job))
         return true;
     gd_gpu_step *step =
         is_forward     ? add_product(job, "conv", dtype, s.o, s.out_plane, s.n * s.groups)
