@@ -15,7 +15,7 @@ typedef struct gd_cpu_device {
     gd_isa isa;
     const gd_gemm_micro *gemm_f32, *gemm_f64, *gemm_bf16, *gemm_f16;
     gd_quantized_kernels quantized;
-    gd_conv_fn conv_f32[3]; /* forward, gradient by the input, by the weight */
+    const struct gd_conv_micro *conv_f32, *conv_bf16; /* the last NULL: there is none */
     gd_paths paths;
     gd_workspace workspace; /* of kernels whose call has none */
 } gd_cpu_device;
