@@ -106,6 +106,7 @@ static void fill_table(gd_cpu_device *cpu)
     cpu->base.takes[GD_OP_recurrent_grad] = gd_recurrent_takes;
     cpu->base.takes[GD_OP_attention] = gd_attention_takes;
     cpu->base.takes[GD_OP_attention_grad] = gd_attention_takes;
+    cpu->base.takes[GD_OP_attention_narrow] = gd_attention_takes;
     gd_cpu_register_memory(cpu->base.kernel);
     gd_cpu_register_sort(cpu->base.kernel);
     gd_cpu_register_matmul(cpu->base.kernel);
@@ -269,6 +270,7 @@ static const struct {
     [GD_OP_convolution_grad_weight] = { gd_cpu_convolution_scratch, gd_cpu_convolution_explain },
     [GD_OP_attention] = { gd_attention_scratch, gd_attention_explain },
     [GD_OP_attention_grad] = { gd_attention_scratch, gd_attention_explain },
+    [GD_OP_attention_narrow] = { gd_attention_scratch, gd_attention_explain },
     [GD_OP_recurrent] = { gd_recurrent_scratch, gd_recurrent_explain },
     [GD_OP_recurrent_grad] = { gd_recurrent_scratch, gd_recurrent_explain },
     [GD_OP_sum] = { gd_reduce_scratch, gd_reduce_explain },

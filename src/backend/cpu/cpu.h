@@ -22,7 +22,7 @@ typedef struct gd_cpu_device {
 
 /* What a kernel may take of a thread's scratch beside the products that it asks for. */
 #define GD_CPU_SCRATCH        ((size_t)256 * 1024)
-#define GD_CPU_WIDE_SCRATCH   ((size_t)544 * 1024) /* attention */
+#define GD_CPU_WIDE_SCRATCH   ((size_t)929 * 1024) /* attention */
 #define GD_CPU_SCRATCH_BLOCKS 256                  /* in so many blocks */
 
 /* Where a call works: in the memory that its plan placed for it, made for as many threads as there
