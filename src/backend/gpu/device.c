@@ -169,8 +169,9 @@ static void describe_device(gd_gpu *gpu, const gd_backend *backend, int index)
                     .group_distance = gpu->host->limits.group_distance },
     };
     for (int i = 0; i < GD_OP_COUNT; i++)
-        /* The formulas of adam are fused into a kernel of the device. */
-        if (gpu->host->kernel[i] && i != GD_OP_adam) {
+        /* The formulas of adam are fused into a kernel of the device; keys and values in fewer bits are
+         * widened there. */
+        if (gpu->host->kernel[i] && i != GD_OP_adam && i != GD_OP_attention_narrow) {
             gpu->base.kernel[i] = run;
             gpu->base.takes[i] = takes;
         }
