@@ -16,7 +16,7 @@
 #include "onednn.h"
 #include "peak.h"
 
-#include "backend/cpu/conv.h"
+#include "backend/cpu/conv_micro.h"
 #include "backend/cpu/gemm.h"
 #include "base/cpu.h"
 
@@ -91,7 +91,7 @@ typedef struct problem {
 } problem;
 
 static struct {
-    gd_conv_fn conv[DIRECTIONS];
+    const gd_conv_micro *micro;
     gd_isa isa;
     gd_paths paths;
     gd_workspace workspace;
@@ -110,7 +110,8 @@ typedef void (*run_fn)(void *user);
 static void run_ours(void *user)
 {
     problem *p = user;
-    bench.conv[p->direction](&p->args);
+    static const gd_conv_fn run[] = { gd_conv_forward, gd_conv_grad_input, gd_conv_grad_weight };
+    run[p->direction](&p->args);
 }
 
 /* ---- oneDNN ---- */
@@ -475,6 +476,7 @@ static void bench_case(int index, enum direction direction, int threads)
                              .a = p.data[role[0]],
                              .b = p.data[role[1]],
                              .out = p.data[role[2]],
+                             .micro = bench.micro,
                              .threads = threads,
                              .paths = &bench.paths,
                              .workspace = bench.workspace };
@@ -486,29 +488,25 @@ static void bench_case(int index, enum direction direction, int threads)
 
 /* ---- setting up ---- */
 
-#define KERNELS(isa)                                                                           \
-    {                                                                                          \
-        gd_conv_forward_f32_##isa, gd_conv_grad_input_f32_##isa, gd_conv_grad_weight_f32_##isa \
-    }
-static const gd_conv_fn kernels[GD_ISA_COUNT][DIRECTIONS] = {
-    [GD_ISA_BASELINE] = KERNELS(baseline),
+static const gd_conv_micro *const kernels[GD_ISA_COUNT] = {
+    [GD_ISA_BASELINE] = &gd_conv_f32_baseline,
 #ifdef GD_HAVE_AVX2
-    [GD_ISA_AVX2] = KERNELS(avx2),
+    [GD_ISA_AVX2] = &gd_conv_f32_avx2,
 #endif
 #ifdef GD_HAVE_AVX512
-    [GD_ISA_AVX512] = KERNELS(avx512),
+    [GD_ISA_AVX512] = &gd_conv_f32_avx512,
 #endif
 #ifdef GD_HAVE_NEON
-    [GD_ISA_NEON] = KERNELS(neon),
+    [GD_ISA_NEON] = &gd_conv_f32_neon,
 #endif
 };
 
 static void choose_kernels(void)
 {
     bench.isa = gd_isa_choose();
-    if (bench.isa == GD_ISA_COUNT || !kernels[bench.isa][0])
+    if (bench.isa == GD_ISA_COUNT || !kernels[bench.isa])
         gd_bench_die("no kernels for this instruction set");
-    memcpy(bench.conv, kernels[bench.isa], sizeof bench.conv);
+    bench.micro = kernels[bench.isa];
 }
 
 static void open_peer(void)

@@ -1,8 +1,7 @@
-# cmake -DFILES=a,b -DNAME=symbol -DOUT=file.c -DPACK=1|0 -P EmbedText.cmake
+# cmake -DFILES=a,b -DNAME=symbol -DOUT=file.c -P EmbedText.cmake
 #
-# Writes FILES, one after another, as the array NAME of NAME_size bytes; as gzip with PACK. From C headers goes what does
-# not belong into generated C: the comment at the head of the file, its include guard, its #includes; and, as it takes
-# room in the library, all comments.
+# Writes FILES, one after another, as the array NAME of NAME_size bytes. From C headers goes what does not belong into
+# generated C: the comment at the head of the file, its include guard, its #includes, and all comments.
 string(REPLACE "," ";" files "${FILES}")
 set(all "@N\n")
 foreach(file IN LISTS files)
@@ -26,13 +25,7 @@ foreach(file IN LISTS files)
     string(APPEND all "${text}\n")
 endforeach()
 file(WRITE "${OUT}.txt" "${all}")
-if(PACK)
-    file(ARCHIVE_CREATE OUTPUT "${OUT}.gz" PATHS "${OUT}.txt" FORMAT raw COMPRESSION GZip COMPRESSION_LEVEL 9)
-    file(READ "${OUT}.gz" hex HEX)
-    string(REGEX REPLACE "^(1f8b0800)........" "\\100000000" hex "${hex}") # no time: the same bytes from each build
-else()
-    file(READ "${OUT}.txt" hex HEX)
-endif()
+file(READ "${OUT}.txt" hex HEX)
 string(LENGTH "${hex}" size)
 math(EXPR size "${size} / 2")
 string(REGEX REPLACE "(........................................)" "\\1\n    " hex "${hex}")

@@ -1,6 +1,9 @@
 # How Gradus is compiled. Defines
 #   gradus_compile                      flags every C file of the project has: warnings, floating-point rules, sanitizers
-#   GD_ISAS, GD_ISA_FLAGS_<isa>         the instruction sets that …_isa.c files are built for, and their machine flags
+#   GD_ISAS, GD_ISA_FLAGS_<isa>         the instruction sets that kernels are built for, and their machine flags
+#   GD_EXTENSIONS                       what some processors have besides AVX-512, with flags likewise
+#   GD_KNOWN_ISAS                       all that there are, whether this compiler knows them or not
+#   GD_LIBRARY_OPTIONS, GD_KERNEL_OPTIONS    how the library, and its kernels, are optimised in a release
 #   gd_configure_library_objects(t)     makes t's objects fit for both the static and the shared library
 #   gd_link_sanitizers(t)               links what GD_SANITIZE needs into a program or shared library
 include(CheckCCompilerFlag)
@@ -18,8 +21,6 @@ endif()
 check_linker_flag(C -Wl,-z,defs GD_HAVE_LINKER_Z_DEFS)
 check_linker_flag(C -Wl,-Bsymbolic-functions GD_HAVE_LINKER_BSYMBOLIC_FUNCTIONS) # its own public functions are called directly
 check_linker_flag(C -Wl,--gc-sections GD_HAVE_LINKER_GC_SECTIONS)
-check_linker_flag(C -Wl,-z,noseparate-code GD_HAVE_LINKER_ONE_SEGMENT) # no padding to pages around the code
-check_linker_flag(C -Wl,-z,pack-relative-relocs GD_HAVE_LINKER_RELR) # tables of pointers take a twentieth of the file
 
 # ---- instruction sets
 set(GD_ISAS baseline)
@@ -41,22 +42,32 @@ elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64|ARM64)$")
     set(GD_ISA_FLAGS_neon) # part of the architecture
 endif()
 
-# Kernels of what some processors have besides AVX-512, each a file compiled once:  file  name of GD_HAVE_…  flags
+# What some processors have besides AVX-512.
 set(GD_EXTENSIONS)
-macro(gd_add_extension file name)
-    string(JOIN " " flags ${GD_ISA_FLAGS_avx512} ${ARGN})
-    check_c_compiler_flag("${flags}" GD_COMPILES_${name})
-    if(GD_COMPILES_${name})
-        list(APPEND GD_EXTENSIONS ${name})
-        set(GD_EXTENSION_FILE_${name} src/backend/cpu/${file})
-        set(GD_EXTENSION_FLAGS_${name} ${GD_ISA_FLAGS_avx512} ${ARGN})
+macro(gd_add_extension isa)
+    string(TOUPPER ${isa} ISA)
+    set(GD_ISA_FLAGS_${isa} ${GD_ISA_FLAGS_avx512} ${ARGN})
+    string(JOIN " " flags ${GD_ISA_FLAGS_${isa}})
+    check_c_compiler_flag("${flags}" GD_COMPILES_${ISA})
+    if(GD_COMPILES_${ISA})
+        list(APPEND GD_EXTENSIONS ${isa})
     endif()
 endmacro()
 if("avx512" IN_LIST GD_ISAS)
-    gd_add_extension(quantized_vnni.c AVX512_VNNI -mavx512vnni)
-    gd_add_extension(gemm_bf16_pairs.c AVX512_BF16 -mavx512bf16)
-    gd_add_extension(gemm_bf16_tiles.c AMX_BF16 -mamx-tile -mamx-bf16)
+    gd_add_extension(avx512_vnni -mavx512vnni)
+    gd_add_extension(avx512_bf16 -mavx512bf16)
+    gd_add_extension(amx_bf16 -mamx-tile -mamx-bf16)
 endif()
+# Kernels are vectorised, without what gcc's -O3 adds in peeling and cloning; what vectorised loops leave over is computed by scalar ones.
+set(GD_LIBRARY_OPTIONS)
+set(GD_KERNEL_OPTIONS)
+if(CMAKE_BUILD_TYPE STREQUAL "Release" AND NOT CMAKE_C_FLAGS_RELEASE MATCHES "-O[01]")
+    set(GD_LIBRARY_OPTIONS -O2)
+    if(CMAKE_C_COMPILER_ID STREQUAL "GNU")
+        set(GD_KERNEL_OPTIONS -O2 -ftree-vectorize -fvect-cost-model=dynamic --param=vect-epilogues-nomask=0)
+    endif()
+endif()
+set(GD_KNOWN_ISAS baseline avx2 avx512 neon avx512_vnni avx512_bf16 amx_bf16)
 message(STATUS "Gradus kernels for: ${GD_ISAS} ${GD_EXTENSIONS}")
 
 # ---- flags of every file
@@ -67,14 +78,11 @@ target_compile_options(gradus_compile INTERFACE
     -ffp-contract=off -fno-math-errno -fno-trapping-math)
 # _REENTRANT: without it Darwin does not declare lgamma_r.
 target_compile_definitions(gradus_compile INTERFACE _GNU_SOURCE $<$<PLATFORM_ID:Darwin>:_REENTRANT> ${GD_DEPENDENCY_DEFINES})
-foreach(isa IN LISTS GD_ISAS)
+foreach(isa IN LISTS GD_ISAS GD_EXTENSIONS)
     if(NOT isa STREQUAL baseline)
         string(TOUPPER ${isa} ISA)
         target_compile_definitions(gradus_compile INTERFACE GD_HAVE_${ISA}=1)
     endif()
-endforeach()
-foreach(extension IN LISTS GD_EXTENSIONS)
-    target_compile_definitions(gradus_compile INTERFACE GD_HAVE_${extension}=1)
 endforeach()
 if(CMAKE_C_COMPILER_ID MATCHES "Clang")
     # A loop marked independent that clang leaves scalar at -O1 is no fault.

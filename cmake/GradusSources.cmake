@@ -1,142 +1,99 @@
-# Which files are compiled for which instruction sets, and what a release build optimises each for. Defines
-#   GD_KERNELS_<isa>                    the …_isa.c files of an instruction set
-#   gd_tune_library(sources), gd_tune_kernel_sources()    set the flags of the tables below
-# A file or a line that has no counterpart is an error: nothing is compiled otherwise than a table says because it was renamed.
+# Which files are compiled for an instruction set, and which have flags of their own: one table. All other files of src/ are compiled
+# once, without machine flags. Defines
+#   GD_KERNELS_<isa>        the files of an instruction set, or of an extension of one (GradusCompile.cmake)
+#   GD_KERNEL_SOURCES       those of all of them
+#   gd_set_source_flags()   gives the table's flags to its files
+# A row whose file does not exist and a file …_isa.c without a row are errors.
+#
+# Instruction sets: `all` of GD_ISAS, some of them with commas between, one of GD_EXTENSIONS, or `none`. A file that is compiled for several
+# makes its names by backend/cpu/isa.h. Those that this compiler does not know are left out.
+#
+# Flags of a release, beside those of GradusCompile.cmake:
+#   GD_SHORT_ARRAYS         what vectorised loops leave over is vectorised, too, for gcc
+#   GD_LOOPS                loops over elements are all vectorised
+set(GD_SHORT_ARRAYS -)
+if(GD_KERNEL_OPTIONS)
+    set(GD_SHORT_ARRAYS --param=vect-epilogues-nomask=1)
+endif()
+set(GD_LOOPS -)
+if(GD_LIBRARY_OPTIONS)
+    set(GD_LOOPS -O3)
+endif()
+set(GD_SOURCE_TABLE
+    # file in src/                          instruction sets    flags, with commas between
+    backend/cpu/arg_scan_isa.c              all                 -
+    backend/cpu/attention_isa.c             all                 -
+    backend/cpu/block_copy_isa.c            all                 -
+    backend/cpu/cast_isa.c                  all                 -
+    backend/cpu/cast_integer_isa.c          all                 -
+    backend/cpu/conv_bf16_isa.c             avx512              -
+    backend/cpu/conv_f32_isa.c              all                 ${GD_SHORT_ARRAYS}
+    backend/cpu/elementwise_isa.c           all                 -
+    backend/cpu/elementwise_chain_isa.c     avx2,avx512         -
+    backend/cpu/elementwise_f32_isa.c       all                 ${GD_SHORT_ARRAYS}
+    backend/cpu/elementwise_f64_isa.c       all                 -
+    backend/cpu/elementwise_integer_isa.c   all                 -
+    backend/cpu/gemm_bf16_isa.c             all                 -
+    backend/cpu/gemm_bf16_pairs.c           avx512_bf16         -
+    backend/cpu/gemm_bf16_tiles.c           amx_bf16            -
+    backend/cpu/gemm_f16_isa.c              all                 -
+    backend/cpu/gemm_f32_isa.c              all                 ${GD_SHORT_ARRAYS}
+    backend/cpu/gemm_f64_isa.c              all                 ${GD_SHORT_ARRAYS}
+    backend/cpu/norm_isa.c                  all                 -
+    backend/cpu/pooling_isa.c               all                 -
+    backend/cpu/quantized_isa.c             all                 -
+    backend/cpu/quantized_vnni.c            avx512_vnni         -
+    backend/cpu/random_isa.c                all                 -
+    backend/cpu/recurrent_isa.c             all                 -
+    backend/cpu/reduce_isa.c                all                 -
+    backend/cpu/reduce_others_isa.c         all                 -
+    backend/cpu/softmax_isa.c               all                 -
+    backend/cpu/softmax_f64_isa.c           all                 -
+    backend/cpu/vecmath_isa.c               all                 -
+    backend/reference/elementwise.c         none                -fwrapv # products of two u64 wrap in 128 bits
+    data/convert.c                          none                ${GD_LOOPS}
+    data/read.c                             none                ${GD_LOOPS}
+    io/image_resize.c                       none                ${GD_LOOPS}
+    io/quantized_k.c                        none                ${GD_LOOPS})
 
-# ---- kernels: src/backend/cpu/<file>_isa.c, once for each instruction set (backend/cpu/isa.h)
-# For:    all       every instruction set
-#         narrow    not AVX-512, which takes AVX2's: kernels bound by memory, and those of dtypes that do not carry networks
-#         baseline  that alone, which every instruction set takes: loops of dtypes that seldom take time
-#         beside    every one, but not in the shared library: tests and benches alone call these
-# Rests:  what vectorised loops leave over is computed by a vectorised loop, too, where short arrays are common, else by a scalar one
-set(GD_KERNEL_TABLE
-    # file                  for         rests
-    arg_scan                narrow      scalar
-    attention               all         scalar
-    block_copy              all         scalar
-    cast                    all         scalar
-    cast_rare               baseline    scalar
-    conv                    all         vector
-    conv_bf16               all         scalar
-    conv_weight             all         vector
-    elementwise             all         scalar
-    elementwise_chain       all         scalar
-    elementwise_f32         all         vector
-    elementwise_f64         narrow      scalar
-    elementwise_integer     narrow      scalar
-    elementwise_rare        baseline    scalar
-    gemm_bf16               all         scalar
-    gemm_f16                all         scalar
-    gemm_f32                all         vector
-    gemm_f64                all         vector
-    norm                    all         scalar
-    pooling                 all         scalar
-    quantized               all         scalar
-    random                  all         scalar
-    recurrent               all         scalar
-    reduce                  all         scalar
-    reduce_narrow           narrow      scalar
-    softmax                 all         scalar
-    softmax_f64             narrow      scalar
-    vecmath                 beside      vector)
-
-# ---- the rest of the library: files whose path begins so; those of no line are compiled for speed, with -O2
-set(GD_FAST_SOURCES # loops over elements, which alone gain from -O3
-    src/data/convert src/data/read src/io/image_resize src/io/quantized_k)
-set(GD_SMALL_SOURCES # not on the way of a step: the smallest they can be
-    src/backend/reference/ src/nn/ src/optim/ src/train/ src/text/ src/io/ src/data/
-    src/tensor/format src/graph/print src/graph/context
-    src/compile/export src/compile/show src/compile/profile src/compile/rematerialise src/compile/place src/compile/simplify
-    src/compile/epilogue src/compile/forward src/compile/schedule
-    src/ops/attention src/ops/arrange src/ops/convolution src/ops/cross_entropy src/ops/ctc src/ops/einsum src/ops/indexing src/ops/loss
-    src/ops/norm src/ops/pooling src/ops/position src/ops/random src/ops/recurrent src/ops/sort src/ops/special)
-
-# ---- what the tables say
-
-set(GD_KERNEL_FILES)
-set(GD_SCALAR_RESTS)
-set(row ${GD_KERNEL_TABLE})
+set(GD_ROW_FILES)
+set(GD_KERNEL_SOURCES)
+set(row ${GD_SOURCE_TABLE})
 while(row)
-    list(POP_FRONT row file for rests)
-    set(file ${PROJECT_SOURCE_DIR}/src/backend/cpu/${file}_isa.c)
-    if(NOT EXISTS ${file})
-        message(FATAL_ERROR "cmake/GradusSources.cmake lists ${file}, which does not exist")
+    list(POP_FRONT row file isas flags)
+    set(path ${PROJECT_SOURCE_DIR}/src/${file})
+    if(NOT EXISTS ${path})
+        message(FATAL_ERROR "cmake/GradusSources.cmake has a row for ${path}, which does not exist")
     endif()
-    list(APPEND GD_KERNEL_FILES ${file})
-    if(rests STREQUAL scalar)
-        list(APPEND GD_SCALAR_RESTS ${file})
+    list(APPEND GD_ROW_FILES ${path})
+    string(REPLACE "," ";" GD_ROW_FLAGS_${path} "${flags}")
+    string(REPLACE "," ";" isas "${isas}")
+    if(NOT isas STREQUAL none)
+        list(APPEND GD_KERNEL_SOURCES ${path})
     endif()
-    foreach(isa IN LISTS GD_ISAS)
-        if(for STREQUAL all OR (for STREQUAL narrow AND NOT isa STREQUAL avx512) OR (for STREQUAL baseline AND isa STREQUAL baseline))
-            list(APPEND GD_KERNELS_${isa} ${file})
-        elseif(for STREQUAL beside)
-            list(APPEND GD_KERNELS_BESIDE ${file})
-            list(REMOVE_DUPLICATES GD_KERNELS_BESIDE)
-        elseif(NOT for MATCHES "^(narrow|baseline)$")
-            message(FATAL_ERROR "cmake/GradusSources.cmake: ${file} is for '${for}'")
+    foreach(isa IN LISTS isas)
+        if(isa STREQUAL all)
+            foreach(each IN LISTS GD_ISAS)
+                list(APPEND GD_KERNELS_${each} ${path})
+            endforeach()
+        elseif(isa IN_LIST GD_KNOWN_ISAS)
+            list(APPEND GD_KERNELS_${isa} ${path})
+        elseif(NOT isa STREQUAL none)
+            message(FATAL_ERROR "cmake/GradusSources.cmake: ${file} is for '${isa}'")
         endif()
     endforeach()
 endwhile()
-file(GLOB GD_ISA_SOURCES CONFIGURE_DEPENDS src/backend/cpu/*_isa.c)
-foreach(file IN LISTS GD_ISA_SOURCES)
-    if(NOT file IN_LIST GD_KERNEL_FILES)
-        message(FATAL_ERROR "cmake/GradusSources.cmake has no line for ${file}")
+file(GLOB_RECURSE GD_ISA_SOURCES CONFIGURE_DEPENDS src/*_isa.c)
+foreach(path IN LISTS GD_ISA_SOURCES)
+    if(NOT path IN_LIST GD_ROW_FILES)
+        message(FATAL_ERROR "cmake/GradusSources.cmake has no row for ${path}")
     endif()
 endforeach()
 
-# Those of `sources` that begin with one of `beginnings`, none of which may be without any.
-function(gd_sources_of out sources beginnings)
-    set(found)
-    foreach(beginning IN LISTS beginnings)
-        set(some FALSE)
-        foreach(source IN LISTS sources)
-            string(FIND ${source} ${PROJECT_SOURCE_DIR}/${beginning} at)
-            if(at EQUAL 0)
-                set(some TRUE)
-                list(APPEND found ${source})
-            endif()
-        endforeach()
-        if(NOT some)
-            message(FATAL_ERROR "cmake/GradusSources.cmake: no file of the library begins with ${beginning}")
+function(gd_set_source_flags)
+    foreach(path IN LISTS GD_ROW_FILES)
+        if(NOT GD_ROW_FLAGS_${path} STREQUAL "-")
+            set_source_files_properties(${path} PROPERTIES COMPILE_OPTIONS "${GD_ROW_FLAGS_${path}}")
         endif()
     endforeach()
-    set(${out} ${found} PARENT_SCOPE)
-endfunction()
-
-# Loops are aligned; targets of other jumps are not.
-set(GD_UNALIGNED_JUMPS)
-if(CMAKE_C_COMPILER_ID STREQUAL "GNU")
-    set(GD_UNALIGNED_JUMPS -fno-align-jumps -fno-align-labels)
-endif()
-set(GD_TUNE OFF)
-if(CMAKE_BUILD_TYPE STREQUAL "Release" AND NOT CMAKE_C_FLAGS_RELEASE MATCHES "-O[01]")
-    set(GD_TUNE ON)
-endif()
-function(gd_tune_library sources)
-    gd_sources_of(small "${sources}" "${GD_SMALL_SOURCES}")
-    gd_sources_of(fast "${sources}" "${GD_FAST_SOURCES}")
-    if(GD_TUNE)
-        set_source_files_properties(${sources} PROPERTIES COMPILE_OPTIONS "-O2;${GD_UNALIGNED_JUMPS}")
-        set_source_files_properties(${small} PROPERTIES COMPILE_OPTIONS -Os)
-        set_source_files_properties(${fast} PROPERTIES COMPILE_OPTIONS -O3)
-    endif()
-endfunction()
-
-# Kernels are vectorised without what -O3 adds in peeling and cloning. Where the baseline is for x86 processors of before 2013, its loops
-# are kept small.
-set(GD_TUNE_KERNELS OFF)
-if(GD_TUNE AND CMAKE_C_COMPILER_ID STREQUAL "GNU")
-    set(GD_TUNE_KERNELS ON)
-endif()
-function(gd_tune_kernels target isa)
-    if(GD_TUNE_KERNELS AND isa STREQUAL baseline AND "avx2" IN_LIST GD_ISAS)
-        target_compile_options(${target} PRIVATE -Os)
-    elseif(GD_TUNE_KERNELS)
-        target_compile_options(${target} PRIVATE -O2 -ftree-vectorize -fvect-cost-model=dynamic ${GD_UNALIGNED_JUMPS})
-    endif()
-endfunction()
-function(gd_tune_kernel_sources)
-    if(GD_TUNE_KERNELS)
-        set_source_files_properties(${GD_SCALAR_RESTS} PROPERTIES COMPILE_OPTIONS --param=vect-epilogues-nomask=0)
-    endif()
 endfunction()

@@ -42,6 +42,7 @@ static const function_rule function_rules[] = {
     { "conv_transpose", LOWER, 2 },
     { "attention_result", LOWER, 3 },
     { "attention_plain", LOWER, 3 },
+    { "attention_narrow", LOWER, 1 },
     { "mean", FULL, 0 },
     { "var", FULL, 0 },
     { "std", FULL, 0 },

@@ -130,16 +130,56 @@ static bool multiply(void *user)
 static void products(void)
 {
     const int64_t largest = gd_context_has_host_memory(gd) ? 1024 : 4096;
-    for (int64_t n = 256; n <= largest; n *= 4) {
+    static const gd_dtype dtypes[] = { GD_F32, GD_BF16 };
+    for (int64_t i = 0, n = 256; n <= largest; n *= i % 2 ? 4 : 1, i++) {
         gd_scope_begin(gd);
-        gd_tensor *in[2] = { gd_ones(gd, GD_SHAPE(n, n), GD_F32),
-                             gd_ones(gd, GD_SHAPE(n, n), GD_F32) };
+        gd_tensor *in[2] = { gd_ones(gd, GD_SHAPE(n, n), dtypes[i % 2]),
+                             gd_ones(gd, GD_SHAPE(n, n), dtypes[i % 2]) };
         if (!in[0] || !in[1])
             die("memory");
-        printf("product_%lld %.4g GFLOP/s\n", (long long)n,
+        printf("product_%s%lld %.4g GFLOP/s\n", i % 2 ? "bf16_" : "", (long long)n,
                2e-9 * (double)n * (double)n * (double)n / measure(multiply, in, n < 1024 ? 20 : 2));
         gd_scope_end(gd);
     }
+}
+
+/* ---- convolutions: the largest of examples/models/cats_dogs.json ---- */
+
+enum { IMAGES = 16, IN = 32, OUT = 64, SIDE = 64, KERNEL = 3 };
+
+static bool convolve(void *user)
+{
+    gd_tensor *const *in = user;
+    gd_scope_begin(gd);
+    const bool ok = gd_conv2d(in[0], in[1], NULL, .padding = GD_SHAPE(1)) != NULL;
+    return gd_scope_end(gd) == GD_OK && ok;
+}
+
+/* Forward, and both gradients. */
+static bool differentiate(void *user)
+{
+    gd_tensor *const *in = user, *gradients[2];
+    gd_scope_begin(gd);
+    gd_tensor *y = gd_conv2d(in[0], in[1], NULL, .padding = GD_SHAPE(1));
+    const bool ok = y && gd_grad(1, &y, &in[2], 2, in, gradients) == GD_OK;
+    return gd_scope_end(gd) == GD_OK && ok;
+}
+
+static void convolutions(void)
+{
+    const double operations = 2.0 * IMAGES * SIDE * SIDE * OUT * IN * KERNEL * KERNEL;
+    gd_scope_begin(gd);
+    gd_tensor *in[3] = { gd_ones(gd, GD_SHAPE(IMAGES, IN, SIDE, SIDE), GD_F32),
+                         gd_ones(gd, GD_SHAPE(OUT, IN, KERNEL, KERNEL), GD_F32),
+                         gd_ones(gd, GD_SHAPE(IMAGES, OUT, SIDE, SIDE), GD_F32) };
+    if (!in[0] || !in[1] || !in[2])
+        die("memory");
+    printf("convolution %.4g GFLOP/s\n", 1e-9 * operations / measure(convolve, in, 5));
+    if (!gd_set_requires_grad(in[0], true) || !gd_set_requires_grad(in[1], true))
+        die("gradients");
+    printf("convolution_and_gradients %.4g GFLOP/s\n",
+           3e-9 * operations / measure(differentiate, in, 2));
+    gd_scope_end(gd);
 }
 
 /* ---- training of examples/models/mnist_mlp.json, on numbers that are none ---- */
@@ -209,6 +249,7 @@ int main(int argc, char **argv)
     simple_things();
     train();
     products();
+    convolutions();
     gd_close(gd);
     return 0;
 }

@@ -52,7 +52,8 @@ typedef struct gd_compile_options {
     int cache_limit GD_DEFAULT(16); /* plans kept, 1 or more; the least recently used goes first */
     /* Bytes a plan may take for intermediate values, results and constants (stats.arena_bytes);
      * SIZE_MAX: any number. Values are computed again until it fits; where it cannot, the call is
-     * GD_ERR_MEMORY and says how little was reached. The bits stay the same. */
+     * GD_ERR_MEMORY and says how little was reached. The bits stay the same. With a limit parameters
+     * are rounded at each use (gradus/precision.h), without copies beside the plan's memory. */
     size_t memory_limit GD_DEFAULT(SIZE_MAX);
     bool detached; /* results have no history: nothing is kept for a gradient through them */
     /* Passes of the compiler to switch off, to find out what one of them does: "-fuse,-cse"; all but

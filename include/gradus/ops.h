@@ -460,8 +460,10 @@ typedef struct gd_attention_options {
     double scale GD_DEFAULT(NAN); /* of the scores; NaN: 1/sqrt(d) */
     double dropout; /* probability with which a weight is 0, the others times 1 / (1 - dropout) */
     bool plain;     /* store the scores, O(tq tk) memory: for comparison */
+    gd_tensor *k_scale; // f32 [.., kv_heads, tk, 1]: k is i8, and its rows are multiplied by these
+    gd_tensor *v_scale; // the same of v, with k_scale
 } gd_attention_options;
-#define GD_ATTENTION_DEFAULTS .size = sizeof(gd_attention_options), .scale = NAN, .plain = false
+#define GD_ATTENTION_DEFAULTS .size = sizeof(gd_attention_options), .scale = NAN, .v_scale = NULL
 
 /* gd_attention(q, k, v, .causal = true): softmax(scale q k^T + mask) v -> [.., heads, tq, dv]
  * (Vaswani et al. 2017), of
@@ -470,8 +472,12 @@ typedef struct gd_attention_options {
  *   v   [.., kv_heads, tk, dv]
  * The scores are never stored: forward and backward take O(tq + tk) memory beside operands and
  * results (FlashAttention: Dao et al. 2022; Dao 2023). A query that may look nowhere gets zeros.
- * f32, f64, bf16 (sums and softmax in f32); f16 through f32. Dropout draws tq * tk words a head from
- * the context's stream. A mask that requires a gradient is computed with as `plain`. */
+ * f32, f64, f16 and bf16 (sums and softmax in f32). Dropout draws tq * tk words a head from the
+ * context's stream. A mask that requires a gradient is computed with as `plain`.
+ *
+ * Beside q in f32, k and v may be halves, or i8 with scales, as a cache keeps them: what they stand for
+ * is computed with in f32, and has these bits however it is done. Without a gradient they are read as
+ * they are, a block at a time. GD_ERR_INVALID: one scale; GD_ERR_DTYPE, GD_ERR_SHAPE: they do not fit. */
 #define gd_attention(...) \
     GD_WITH_3(gd_attention_with, gd_attention_options, GD_ATTENTION_DEFAULTS, __VA_ARGS__, )
 GD_API gd_tensor *gd_attention_with(gd_tensor *q, gd_tensor *k, gd_tensor *v,

@@ -2,8 +2,10 @@
  * in 32.
  *
  * Between gd_autocast_begin and gd_autocast_end ops choose the dtype of their operands by what they
- * do. Parameters stay f32, and so do their gradients and the optimizer's moments: a rounded copy is
- * made where an op reads them.
+ * do. Parameters stay f32, and so do their gradients and the optimizer's moments: an op reads a
+ * rounded copy. Eagerly it is made at each use. Compiled functions share one, which the update of the
+ * parameter makes anew in the same pass over memory; after other writes to the parameter the next call
+ * does, and where its address was given out (gd_tensor_data, DLPack for writing) each call.
  *
  * 16 bits: gd_matmul, gd_linear, gd_einsum, gd_dot, convolutions, gd_attention, the recurrent layers.
  * f32 operands are rounded to the scope's dtype, which the result has, too. Products are added up in

@@ -29,7 +29,7 @@ GD_API void gd_kv_cache_release(gd_kv_cache *cache);
 /* Keep keys and values in a dtype of their own instead of that of the layers: one of floats, as GD_F16 for half the
  * memory, or GD_I8 for about a quarter: whole numbers up to 127 and a scale f32 for each token and head, max |x| / 127. They are
  * rounded once, and attention takes them as rounded, those of new tokens too, so that a text at once and token by token sees
- * the same. Each token costs the conversion of all. GD_ERR_STATE: there are tokens already; GD_ERR_DTYPE. */
+ * the same. GD_ERR_STATE: there are tokens already; GD_ERR_DTYPE. */
 GD_API gd_status gd_kv_cache_set_dtype(gd_kv_cache *cache, gd_dtype dtype);
 /* Tokens in it, which is the position of the next one; 0 for NULL. */
 GD_API int64_t gd_kv_cache_length(const gd_kv_cache *cache);

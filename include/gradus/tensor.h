@@ -163,6 +163,18 @@ GD_API int64_t gd_shape_offset(gd_shape strides, gd_shape index);
 GD_API int gd_device_count(void);
 GD_API const char *gd_device_name(int index);
 
+/* Which numbers a device's matrix products have, of f32, f16 and bf16, and its convolutions, of f32; all
+ * else, and what is of f64 and integers, is exact in any case. */
+typedef enum gd_numbers {
+    GD_NUMBERS_DEFAULT, /* what GRADUS_NUMBERS says, exact, library or tf32; not set: exact */
+    GD_NUMBERS_EXACT,   /* the engine's own kernels: the CPU's bits */
+    /* The maker's library: sums in f32, in an order of its own, of f32, f16 and bf16 as they are. The
+     * same bits run after run on the same type of device with the same version of the library. */
+    GD_NUMBERS_LIBRARY,
+    /* The same, but that factors of f32 are taken as TF32, with 11 significant bits. */
+    GD_NUMBERS_TF32,
+} gd_numbers;
+
 typedef struct gd_open_options {
     size_t size GD_DEFAULT(sizeof(gd_open_options));
     /* -1: GRADUS_NUM_THREADS, else OMP_NUM_THREADS, else the cores this process may use */
@@ -171,13 +183,19 @@ typedef struct gd_open_options {
     /* bytes of tensor storage, beyond which it is GD_ERR_MEMORY; SIZE_MAX: none */
     size_t memory_limit GD_DEFAULT(SIZE_MAX);
     bool warn_leaks; /* gd_close logs tensors that were retained and never released */
+    /* Others than exact: CUDA devices, with NVIDIA's cuBLASLt, and for convolutions its cuDNN, which is
+     * looked for at the first one; those that it has no repeatable kernel for are exact.
+     * GD_ERR_UNSUPPORTED where there is no such library, and on devices that use none; these do not
+     * read GRADUS_NUMBERS. */
+    gd_numbers numbers;
 } gd_open_options;
-#define GD_OPEN_DEFAULTS \
-    .size = sizeof(gd_open_options), .threads = -1, .memory_limit = SIZE_MAX, .warn_leaks = false
+#define GD_OPEN_DEFAULTS                                                      \
+    .size = sizeof(gd_open_options), .threads = -1, .memory_limit = SIZE_MAX, \
+    .numbers = GD_NUMBERS_DEFAULT
 
 /* Open a device, by a name that gd_device_name gives: gd_open("cpu"), gd_open("cpu", .threads = 1);
  * "opencl" is the first of its kind. What a device has no kernel for runs on the host's threads.
- * The caller closes it. NULL: unknown device, bad GRADUS_ISA, memory. */
+ * The caller closes it. NULL: unknown device, numbers it cannot have, bad GRADUS_ISA, memory. */
 #define gd_open(...) GD_WITH_1(gd_open_with, gd_open_options, GD_OPEN_DEFAULTS, __VA_ARGS__, )
 GD_API gd_context *gd_open_with(const char *device, const gd_open_options *options);
 

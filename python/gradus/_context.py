@@ -333,13 +333,16 @@ class Context:
 
     Within the block it is the thread's current context, in which tensors, modules and compiled functions are made. An op works in the
     context of its operands, in whichever block it is called; operands of two are an error, and t.to(context) copies.
+    numbers: "exact", "library" or "tf32", of products and convolutions on CUDA devices (docs/devices.md).
     Threads that use different contexts compute at the same time. It is closed when it and all that was made of it have gone.
     """
 
     __slots__ = ("_home",)
 
-    def __init__(self, device: str = "cpu", *, threads: int | None = None, seed: int = 0, memory_limit: int | None = None) -> None:
-        options = {name: value for name, value in (("threads", threads), ("memory_limit", memory_limit)) if value is not None}
+    def __init__(self, device: str = "cpu", *, threads: int | None = None, seed: int = 0, memory_limit: int | None = None,
+                 numbers: str | None = None) -> None:
+        given = (("threads", threads), ("memory_limit", memory_limit), ("numbers", numbers))
+        options = {name: value for name, value in given if value is not None}
         self._take(_open(device, seed=seed, **options))
 
     def _take(self, place: Home) -> None:

@@ -99,6 +99,7 @@ struct gd_device {
     const char *isa;  /* "avx512" */
     int threads;
     gd_dtype_set half_products; /* halves that its matmul multiplies; others are widened before */
+    bool half_recurrent;        /* and a recurrent network's weight may be bf16 */
     bool host_memory;           /* the host may read and write at the device's addresses */
     size_t alignment;           /* of addresses: a power of two, 64 or more */
     gd_kernel_fn kernel[GD_OP_COUNT]; /* NULL: decompose, and failing that an error */
@@ -112,6 +113,7 @@ struct gd_backend {
      * called `name`. */
     int (*count)(void);
     const char *const *names;
+    bool has_libraries; /* its devices may have others numbers than exact ones: gd_open_options */
     /* Device number `index`, or NULL with the error recorded: with `count`, also of a number that is
      * none's. */
     gd_device *(*open)(const gd_open_options *options, int index);

@@ -441,14 +441,20 @@ static gd_status make_group(fusion *f, int *changes, bool *fits)
     return GD_OK;
 }
 
-/* The op of several results whose last one is value i: it may be in a group that ends with that; -1:
- * none. */
+/* The op of several results whose last one is value i, or which i, a cast of one of them, directly
+ * follows: it may be in a group that ends with i; -1: none. */
 static int32_t op_of_results(const gd_ir *ir, int32_t i)
 {
     const gd_ir_value *v = &ir->values[i];
-    const int32_t op =
-        gd_ir_is_extra(v) ? v->in[0] : i; /* that of a group made before is behind i */
-    return op < i && op + ir->values[op].op->extra == i ? op : -1;
+    int32_t last = i;
+    if (v->kind == GD_IR_OP && v->op->id == GD_OP_cast) {
+        v = &ir->values[v->in[0]];
+        last = i - 1;
+    }
+    if (!gd_ir_is_extra(v)) /* and of a group that was made before */
+        return -1;
+    const int32_t op = v->in[0];
+    return op < last && op + ir->values[op].op->extra == last ? op : -1;
 }
 
 /* The group that ends in op i. */

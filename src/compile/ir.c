@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "compile/storages.h"
+#include "compile/working_copy.h"
 
 static gd_ir_value *append(gd_ir *ir)
 {
@@ -45,6 +46,28 @@ int32_t gd_ir_push(gd_ir *ir, const gd_op *op, int n, const int32_t *in, const v
     return (int32_t)(ir->count - 1);
 }
 
+int32_t gd_ir_push_external(gd_ir *ir, gd_tensor *t, int32_t memory)
+{
+    gd_ir_value *v = append(ir);
+    if (!v)
+        return -1;
+    v->kind = GD_IR_EXTERNAL;
+    v->external = gd_link(t);
+    t->storage->is_pinned = true;
+    v->layout = t->layout;
+    v->memory = memory;
+    v->requires_grad = t->requires_grad;
+    return (int32_t)(ir->count - 1);
+}
+
+int32_t gd_ir_push_view(gd_ir *ir, int32_t of, const gd_layout *layout)
+{
+    gd_call_result_attr view;
+    memset(&view, 0, sizeof view);
+    view.layout = *layout;
+    return gd_ir_push(ir, gd_op_row(GD_OP_call_result), 1, &of, &view, layout);
+}
+
 /* ---- from a trace. While it lasts, a tensor's slot is its value where its mark is the walk's
  * generation. ---- */
 
@@ -78,19 +101,13 @@ static int32_t external_value(conversion *c, gd_tensor *t)
         return -1;
     if (is_known && ir->values[t->slot].version == c->writes[memory])
         return (int32_t)t->slot;
-    gd_ir_value *v = append(ir);
-    if (!v)
+    const int32_t value = gd_ir_push_external(ir, t, memory);
+    if (value < 0)
         return -1;
-    v->kind = GD_IR_EXTERNAL;
-    v->external = gd_link(t);
-    t->storage->is_pinned = true;
-    v->layout = t->layout;
-    v->memory = memory;
-    v->version = c->writes[memory];
-    v->requires_grad = t->requires_grad;
+    ir->values[value].version = c->writes[memory];
     t->mark = ir->context->generation;
-    t->slot = (int64_t)ir->count - 1;
-    return (int32_t)t->slot;
+    t->slot = value;
+    return value;
 }
 
 static int32_t value_of(conversion *c, gd_tensor *t)
@@ -119,15 +136,6 @@ static gd_status check_stale(const conversion *c, int32_t value, const gd_op *re
                    reader->name);
 }
 
-/* What lies in the memory of value `of` as `layout` says. */
-static int32_t push_view(gd_ir *ir, int32_t of, const gd_layout *layout)
-{
-    gd_call_result_attr view;
-    memset(&view, 0, sizeof view);
-    view.layout = *layout;
-    return gd_ir_push(ir, gd_op_row(GD_OP_call_result), 1, &of, &view, layout);
-}
-
 static gd_status convert_node(conversion *c, gd_tensor *t)
 {
     gd_ir *ir = c->ir;
@@ -148,7 +156,7 @@ static gd_status convert_node(conversion *c, gd_tensor *t)
             return gd_error_last();
     }
     int32_t value = is_plain ? gd_ir_push(ir, t->op, n, in, t->attr, &t->layout)
-                             : push_view(ir, in[0], &t->layout);
+                             : gd_ir_push_view(ir, in[0], &t->layout);
     if (value < 0)
         return GD_ERR_MEMORY;
     ir->values[value].region = t->region;
@@ -172,7 +180,7 @@ static int32_t output_value(conversion *c, gd_tensor *t)
     if (root->kind == GD_IR_EXTERNAL && gd_ir_is_view(&ir->values[value])) {
         const gd_layout layout = ir->values[value].layout;
         const int32_t now = external_value(c, root->external);
-        value = now < 0 ? -1 : push_view(ir, now, &layout);
+        value = now < 0 ? -1 : gd_ir_push_view(ir, now, &layout);
         if (value < 0)
             return -1;
         root = &ir->values[ir->values[value].root];
@@ -243,6 +251,9 @@ void gd_ir_free(gd_ir *ir)
     for (size_t i = 0; i < ir->count; i++)
         if (ir->values[i].kind == GD_IR_EXTERNAL)
             gd_unlink(ir->values[i].external);
+    for (size_t i = 0; i < ir->copy_count; i++)
+        gd_working_copy_drop(ir->copies[i].copy);
+    gd_free(ir->copies);
     gd_free(ir->values);
     gd_free(ir->outputs);
     gd_arena_close(&ir->memory);

@@ -45,6 +45,13 @@ typedef struct gd_ir_value {
     bool is_constant; /* depends on nothing that changes between calls */
 } gd_ir_value;
 
+/* A working copy (compile/working_copy.h) that the program reads as a tensor outside, or makes. */
+typedef struct gd_ir_copy {
+    struct gd_working_copy *copy; /* a reference */
+    int32_t effect;               /* of the pass: the assignment it is updated with */
+    bool is_read, is_updated;
+} gd_ir_copy;
+
 /* How a plan is made. */
 typedef struct gd_plan_options {
     size_t memory_limit; /* of the plan's block; SIZE_MAX: none */
@@ -62,6 +69,8 @@ typedef struct gd_ir {
     int32_t memory_count; /* storages outside the plan that values lie in */
     uint64_t random_words;
     size_t unlimited_bytes; /* that the block would have without a limit, where there is one */
+    gd_ir_copy *copies;     /* pass working_copies */
+    size_t copy_count, copy_capacity;
 } gd_ir;
 
 /* Recorded ops, in order, that compute outputs from inputs (placeholders, or results of other ops)
@@ -83,6 +92,12 @@ void gd_ir_free(gd_ir *ir);
 /* An op value at the end of the list; its operands are copied. -1: out of memory. */
 int32_t gd_ir_push(gd_ir *ir, const gd_op *op, int n, const int32_t *in, const void *attr,
                    const gd_layout *layout);
+
+/* The contents of a tensor that exists outside, as of before all assignments, at the end of the list,
+ * in memory whose number is `memory`. -1: out of memory. */
+int32_t gd_ir_push_external(gd_ir *ir, gd_tensor *t, int32_t memory);
+/* What lies in the memory of value `of` as `layout` says, at the end of the list. -1: out of memory. */
+int32_t gd_ir_push_view(gd_ir *ir, int32_t of, const gd_layout *layout);
 
 /* The ops that read each value: those of value i are op[first[i]] … op[first[i + 1] - 1],
  * ascending. */

@@ -68,9 +68,12 @@ static bool is_update(const gd_ir *ir, int32_t i)
     const gd_ir_value *v = &ir->values[i];
     bool is = (v->op->flags & GD_OP_ELEMENTWISE) || v->op->id == GD_OP_fused ||
               v->op->id == GD_OP_cast || v->op->extra > 0;
-    for (int32_t r = i; is && r <= i + gd_ir_extra_count(v); r++)
+    size_t bytes = 0; /* of the largest result */
+    for (int32_t r = i; is && r <= i + gd_ir_extra_count(v); r++) {
+        const size_t made = gd_layout_bytes(&ir->values[r].layout);
         is = ir->values[r].external;
-    const size_t bytes = gd_layout_bytes(&v->layout);
+        bytes = made > bytes ? made : bytes;
+    }
     return is && !v->is_constant && bytes > 0 &&
            bytes <= ir->context->device->limits.together_result;
 }

@@ -15,10 +15,12 @@ static const struct {
     { "cse", gd_pass_cse },                       /* merge equal ops */
     { "join_attention", gd_pass_join_attention }, /* gradients of attention side by side */
     { "dead", gd_pass_dead },                     /* remove what nobody reads */
+    { "move_casts", gd_pass_move_casts },         /* behind views, into groups and copies */
     { "fold", gd_pass_fold }, /* find what never changes: computed once, when the plan is made */
-    { "epilogue", gd_pass_epilogue },   /* matmul + bias + ReLU: one kernel */
-    { "sink", gd_pass_sink },           /* assignments out of the way of groups */
-    { "fuse", gd_pass_fuse },           /* elementwise groups: one kernel */
+    { "working_copies", gd_pass_working_copies }, /* 16 bits of parameters, made by the update */
+    { "epilogue", gd_pass_epilogue },             /* matmul + bias + ReLU: one kernel */
+    { "sink", gd_pass_sink },                     /* assignments out of the way of groups */
+    { "fuse", gd_pass_fuse },                     /* elementwise groups: one kernel */
     { "recompute", gd_pass_recompute }, /* what a later group makes cheaply is not kept for it */
     { "forward", gd_pass_forward },     /* make an assigned value in its target */
     { "schedule", gd_pass_schedule },   /* updates as soon as their gradients are there */

@@ -8,6 +8,7 @@
 #include "base/memory.h"
 #include "base/poison.h"
 #include "compile/call_gradient.h"
+#include "compile/working_copy.h"
 
 /* ---- addresses ---- */
 
@@ -528,6 +529,21 @@ static gd_status preserve_results(gd_plan *plan, gd_tensor *const *inputs)
     return status;
 }
 
+/* Working copies that the plan reads are those of the parameters as they are; those that it makes
+ * belong to nothing until it has run to its end. */
+static gd_status begin_copies(const gd_plan *plan)
+{
+    gd_status status = GD_OK;
+    for (size_t i = 0; status == GD_OK && i < plan->ir.copy_count; i++) {
+        const gd_ir_copy *c = &plan->ir.copies[i];
+        if (c->is_read)
+            status = gd_working_copy_refresh(c->copy);
+        if (c->is_updated)
+            gd_working_copy_forget(c->copy);
+    }
+    return status;
+}
+
 gd_status gd_plan_begin(gd_plan *plan, gd_tensor *const *inputs)
 {
     gd_status status = preserve_results(plan, inputs);
@@ -542,6 +558,8 @@ gd_status gd_plan_begin(gd_plan *plan, gd_tensor *const *inputs)
     }
     if (is_own)
         status = keep_own_results(plan, inputs);
+    if (status == GD_OK)
+        status = begin_copies(plan);
     if (status != GD_OK)
         return status;
     return plan->ir.random_words ? gd_random_publish(plan->ir.context) : GD_OK;
@@ -581,6 +599,9 @@ void gd_plan_end(gd_plan *plan)
     plan->ir.context->random_position += plan->ir.random_words;
     for (size_t i = 0; i < plan->n_written; i++)
         plan->written[i]->version++;
+    for (size_t i = 0; i < plan->ir.copy_count; i++)
+        if (plan->ir.copies[i].is_updated)
+            gd_working_copy_note(plan->ir.copies[i].copy);
 }
 
 /* Of what the call before left in the block, only constants have a meaning. */
@@ -652,6 +673,8 @@ gd_status gd_plan_run(gd_plan *plan, gd_tensor *const *inputs)
 gd_status gd_plan_run_at(gd_plan *plan, void *const *arguments)
 {
     gd_status status = is_block_shared(plan) ? change_block(plan) : GD_OK;
+    if (status == GD_OK)
+        status = begin_copies(plan);
     if (status != GD_OK)
         return status;
     for (size_t i = 0; i < plan->n_patches; i++) {

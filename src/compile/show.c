@@ -2,6 +2,7 @@
  * move, their floating-point operations. Measured times are profile.c. */
 #include "compile/plan.h"
 
+#include "compile/working_copy.h"
 #include "ops/attrs.h"
 
 /* A kernel that does the work of several steps. */
@@ -141,6 +142,28 @@ static void explain_calls(const gd_plan *plan, gd_text *text)
     gd_text_add(text, "\n");
 }
 
+/* Memory beside the block, for as long as there is a plan that uses it. */
+static void add_copies(const gd_plan *plan, gd_text *text)
+{
+    size_t bytes = 0, read = 0, updated = 0, exposed = 0;
+    for (size_t i = 0; i < plan->ir.copy_count; i++) {
+        const gd_ir_copy *c = &plan->ir.copies[i];
+        bytes += c->copy->tensor->storage->bytes;
+        read += c->is_read;
+        updated += c->is_updated;
+        exposed += c->is_read && c->copy->parameter->storage->is_exposed;
+    }
+    if (plan->ir.copy_count == 0)
+        return;
+    gd_text_add(text,
+                "working copies of %zu tensors, %zu B beside the block: %zu read, %zu updated",
+                plan->ir.copy_count, bytes, read, updated);
+    if (exposed)
+        gd_text_add(text, "; %zu converted at each run, as others may write to the tensor",
+                    exposed);
+    gd_text_add(text, "\n");
+}
+
 void gd_plan_add_text(const gd_plan *plan, bool explained, gd_text *text)
 {
     double all_bytes = 0, all_flops = 0;
@@ -171,6 +194,7 @@ void gd_plan_add_text(const gd_plan *plan, bool explained, gd_text *text)
                     ? (double)plan->memory.bytes / (double)plan->memory.live_bytes
                     : 1.0,
                 plan->memory.constant_bytes);
+    add_copies(plan, text);
     explain_calls(plan, text);
     gd_text_add(text, "passes on %d traced ops:", plan->nodes_traced);
     for (int i = 0; i < GD_PASS_COUNT; i++) {

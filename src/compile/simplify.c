@@ -65,13 +65,13 @@ static int32_t same_as(const gd_ir *ir, const gd_ir_value *v)
     return -1;
 }
 
-/* Whether x may be read in v's place: it lies alike, in memory of its own that keeps its contents.
- */
+/* Whether x, a view perhaps, may be read in v's place: it lies alike, in memory that keeps its
+ * contents. */
 static bool may_stand_for(const gd_ir *ir, const int32_t *overwritten_at, int32_t x,
                           const gd_ir_value *v)
 {
     const gd_ir_value *w = &ir->values[x];
-    if (w->root != x || overwritten_at[x] != INT32_MAX || w->layout.dtype != v->layout.dtype ||
+    if (overwritten_at[w->root] != INT32_MAX || w->layout.dtype != v->layout.dtype ||
         w->layout.offset != 0 || !gd_layout_same_shape(&w->layout, &v->layout))
         return false;
     for (int a = 0; a < v->layout.rank; a++)
@@ -92,6 +92,8 @@ gd_status gd_pass_simplify(gd_ir *ir, gd_arena *scratch, int *changes)
         if (v->kind != GD_IR_OP)
             continue;
         gd_ir_rename(v, replaced_by);
+        if (gd_ir_is_view(v)) /* of what is a view itself, perhaps */
+            v->root = ir->values[v->in[0]].root;
         const bool may_go = !gd_ir_is_effect(v) && !v->is_output && v->n > 0;
         const int32_t x = may_go ? same_as(ir, v) : -1;
         if (x < 0 || !may_stand_for(ir, overwritten_at, x, v))

@@ -51,6 +51,16 @@ static gd_status open_parts(gd_context *context, const char *device, const gd_op
     if (o->threads != -1 && (o->threads < 1 || o->threads > GD_MAX_THREADS))
         return gd_fail(GD_ERR_INVALID, "gd_open: %d threads; 1 to %d can be used, -1 chooses",
                        o->threads, GD_MAX_THREADS);
+    if (o->numbers < GD_NUMBERS_DEFAULT || o->numbers > GD_NUMBERS_TF32)
+        return gd_fail(GD_ERR_INVALID,
+                       "gd_open: numbers %d; they are exact (%d), library (%d) or tf32 (%d)",
+                       (int)o->numbers, GD_NUMBERS_EXACT, GD_NUMBERS_LIBRARY, GD_NUMBERS_TF32);
+    if (o->numbers > GD_NUMBERS_EXACT && !backend->has_libraries)
+        return gd_fail(
+            GD_ERR_UNSUPPORTED,
+            "gd_open: %s computes with the engine's own kernels alone, whose numbers are exact; "
+            "those of a library can be had on cuda",
+            backend->name);
     context->device = backend->open(o, index);
     if (!context->device)
         return gd_error_last();
@@ -378,7 +388,7 @@ void *gd_tensor_data(gd_tensor *t)
                       "gd_tensor_map, gd_tensor_read or gd_tensor_write",
                       t->context->device->name);
     else if (t->storage) {
-        t->storage->is_pinned = true;
+        t->storage->is_pinned = t->storage->is_exposed = true;
         return gd_node_data(t);
     }
     return NULL;

@@ -147,6 +147,7 @@ static dl_export *export_begin(gd_tensor *t, bool copy, bool may_be_read_only, c
     memcpy(e->shape, shared->layout.shape, bytes);
     memcpy(e->strides, shared->layout.stride, bytes);
     shared->storage->is_pinned = true; /* no plan may put anything else there */
+    shared->storage->is_exposed |= !copy && !(may_be_read_only && t->requires_grad);
     return e;
 }
 

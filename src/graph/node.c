@@ -92,6 +92,7 @@ gd_storage *gd_storage_wrap(gd_context *context, void *data, size_t bytes,
     storage->bytes = bytes;
     storage->release = release;
     storage->user = user;
+    storage->is_exposed = true;
     return storage;
 }
 

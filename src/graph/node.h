@@ -27,8 +27,10 @@ typedef struct gd_storage {
     gd_pool_block *block; /* NULL when the memory is not the pool's */
     void (*release)(void *user);
     void *user;
-    bool is_target; /* a plan has been made that assigns to it */
-    bool is_pinned; /* a plan or the user knows its address */
+    bool is_target;  /* a plan has been made that assigns to it */
+    bool is_pinned;  /* a plan or the user knows its address */
+    bool is_exposed; /* others know its address, and may write there without raising the version */
+    struct gd_working_copy *copies; /* of what lies in it, in 16 bits (compile/working_copy.h) */
 } gd_storage;
 
 typedef struct gd_scope gd_scope;

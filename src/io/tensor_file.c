@@ -64,10 +64,16 @@ static size_t tensor_bytes(const gd_tensor *t)
 /* A tensor's values where they are in memory in the file's order, else NULL. */
 static const void *values_in_place(gd_tensor *t)
 {
-    return SAME_BYTE_ORDER && gd_tensor_is_contiguous(t) &&
-                   gd_context_has_host_memory(gd_tensor_context(t))
-               ? gd_tensor_data(t)
-               : NULL;
+    if (!SAME_BYTE_ORDER || !gd_tensor_is_contiguous(t) ||
+        !gd_context_has_host_memory(gd_tensor_context(t)))
+        return NULL;
+    const uint64_t mark = gd_error_mark();
+    const void *values = gd_tensor_map(t, GD_MAP_READ); /* gd_tensor_data is for writing, too */
+    if (values)
+        (void)gd_tensor_unmap(t);
+    else
+        gd_error_rollback(mark); /* it is mapped by another */
+    return values;
 }
 
 static gd_status fill_entry(plan *p, size_t index, const gd_named_tensor *named, size_t *offset)

@@ -154,11 +154,12 @@ gd_tensor *gd_nn_multi_head_attention_with(gd_module *m, const char *name, gd_te
     if (!m || !x || !gd_options_read("gd_nn_multi_head_attention", &a.o, sizeof a.o, options) ||
         !check(&a) || !project(&a, &q, &k, &v))
         return NULL;
-    if (a.o.cache && gd_kv_cache_append(a.o.cache, name, &k, &v) != GD_OK)
+    gd_kv kv = { k, v, NULL, NULL };
+    if (a.o.cache && gd_kv_cache_append(a.o.cache, name, &kv) != GD_OK)
         return NULL;
     double dropout = gd_module_is_training(m) ? a.o.dropout : 0;
-    gd_tensor *r =
-        gd_attention(q, k, v, .mask = a.o.mask, .causal = a.o.causal, .dropout = dropout);
+    gd_tensor *r = gd_attention(q, kv.k, kv.v, .mask = a.o.mask, .causal = a.o.causal,
+                                .dropout = dropout, .k_scale = kv.k_scale, .v_scale = kv.v_scale);
     gd_shape shape = gd_tensor_shape(x);
     gd_tensor *joined =
         gd_reshape(gd_permute(r, GD_AXES(0, 2, 1, 3)),

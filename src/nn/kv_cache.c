@@ -7,6 +7,7 @@
 #include "nn/module.h"
 
 #include <gradus/autograd.h>
+#include <gradus/precision.h>
 
 #include <string.h>
 
@@ -173,42 +174,59 @@ static gd_tensor *write_behind(gd_tensor *all, gd_tensor *x, int64_t length)
 }
 
 /* In 8 bits, a scale s for each row: s = max |x| / 127 and q = x / s, rounded to nearest, ties to even; what is read is
- * q * s. A row of zeros has s = 0 and q = 0. Where x is not finite, s is not, and the row is NaN. */
-static gd_tensor *append_scaled(gd_tensor *all, gd_tensor *scales, gd_tensor *x, int64_t length)
+ * q * s. A row of zeros has s = 0 and q = 0. Where x is not finite, s is not, and the row is NaN. *scale: all of them. */
+static gd_tensor *append_scaled(gd_tensor *all, gd_tensor *scales, gd_tensor *x, int64_t length,
+                                gd_tensor **scale)
 {
     gd_tensor *plain = gd_cast(x, GD_F32);
-    gd_tensor *scale = gd_div_scalar(gd_max(gd_abs(plain), GD_AXES(-1), true), 127.0);
-    gd_tensor *q = gd_cast(gd_round(gd_div(plain, scale)), GD_I8);
-    gd_tensor *all_q = write_behind(all, q, length), *by = write_behind(scales, scale, length);
-    return all_q && by ? gd_cast(gd_mul(gd_cast(all_q, GD_F32), by), gd_tensor_dtype(x)) : NULL;
+    gd_tensor *of_x = gd_div_scalar(gd_max(gd_abs(plain), GD_AXES(-1), true), 127.0);
+    gd_tensor *q = gd_cast(gd_round(gd_div(plain, of_x)), GD_I8);
+    gd_tensor *all_q = write_behind(all, q, length);
+    *scale = write_behind(scales, of_x, length);
+    return all_q && *scale ? all_q : NULL;
 }
 
-/* x behind the first `length` tokens of `all`; all of them are the result, in x's dtype. */
-static gd_tensor *append(gd_tensor *all, gd_tensor *scales, gd_tensor *x, int64_t length)
+/* Whether attention takes what the cache has beside x as it is: queries of f32. */
+static bool reads_as_kept(const gd_kv_cache *cache, gd_tensor *x)
 {
+    return gd_tensor_dtype(x) == GD_F32 && gd_autocast_get(cache->context) == GD_F32;
+}
+
+/* x behind the first `length` tokens of `all`; all of them are the result: as they are kept, with *scale if that is in 8
+ * bits, or in x's dtype, with *scale NULL. */
+static gd_tensor *append(const gd_kv_cache *cache, gd_tensor *all, gd_tensor *scales, gd_tensor *x,
+                         int64_t length, gd_tensor **scale)
+{
+    *scale = NULL;
     if (check_room(all, x, length) != GD_OK)
         return NULL;
-    if (scales)
-        return append_scaled(all, scales, x, length);
     const gd_dtype dtype = gd_tensor_dtype(all), given = gd_tensor_dtype(x);
-    gd_tensor *result = write_behind(all, dtype == given ? x : gd_cast(x, dtype), length);
-    return dtype == given ? result : gd_cast(result, given);
+    gd_tensor *result = scales ? append_scaled(all, scales, x, length, scale)
+                               : write_behind(all, dtype == given ? x : gd_cast(x, dtype), length);
+    if (!result || dtype == given ||
+        (reads_as_kept(cache, x) && (scales || dtype == GD_F16 || dtype == GD_BF16)))
+        return result;
+    gd_tensor *by = *scale;
+    *scale = NULL;
+    return gd_cast(by ? gd_mul(gd_cast(result, GD_F32), by) : result, given);
 }
 
-gd_status gd_kv_cache_append(gd_kv_cache *cache, const char *name, gd_tensor **k, gd_tensor **v)
+gd_status gd_kv_cache_append(gd_kv_cache *cache, const char *name, gd_kv *kv)
 {
     if (gd_no_grad_begin(cache->context) != GD_OK)
         return gd_error_last();
     cache_entry *e = entry_find(cache, name);
     if (!e)
-        e = entry_add(cache, name, *k, *v);
-    gd_tensor *all_k = e ? append(e->k, e->k_scale, *k, e->length) : NULL;
-    gd_tensor *all_v = all_k ? append(e->v, e->v_scale, *v, e->length) : NULL;
+        e = entry_add(cache, name, kv->k, kv->v);
+    gd_kv all = { NULL, NULL, NULL, NULL };
+    if (e)
+        all.k = append(cache, e->k, e->k_scale, kv->k, e->length, &all.k_scale);
+    if (all.k)
+        all.v = append(cache, e->v, e->v_scale, kv->v, e->length, &all.v_scale);
     (void)gd_no_grad_end(cache->context);
-    if (!all_v)
+    if (!all.v)
         return gd_error_last();
-    e->length += gd_tensor_shape(*k).dim[2];
-    *k = all_k;
-    *v = all_v;
+    e->length += gd_tensor_shape(kv->k).dim[2];
+    *kv = all;
     return GD_OK;
 }

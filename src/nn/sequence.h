@@ -36,9 +36,13 @@ gd_tensor *gd_nn_checkpointed(gd_nn_block o, gd_nn_layer_fn layer);
 /* What hidden, of a feed-forward network for x [.., width], stands for: -1 is 4 * width. */
 int64_t gd_nn_hidden(int64_t hidden, const gd_tensor *x);
 
-/* Keys and values [batch, heads, t, d] behind those the cache has for `name`; *k and *v become all
- * of them. */
-gd_status gd_kv_cache_append(gd_kv_cache *cache, const char *name, gd_tensor **k, gd_tensor **v);
+/* Keys and values [batch, heads, t, d], as gd_attention takes them: with scales in 8 bits, else those are NULL. */
+typedef struct gd_kv {
+    gd_tensor *k, *v, *k_scale, *v_scale;
+} gd_kv;
+
+/* k and v behind those the cache has for `name`; *kv becomes all of them. */
+gd_status gd_kv_cache_append(gd_kv_cache *cache, const char *name, gd_kv *kv);
 /* Tokens it has for `name`. */
 int64_t gd_kv_cache_length_of(const gd_kv_cache *cache, const char *name);
 

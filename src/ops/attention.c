@@ -10,9 +10,9 @@
  * of O that users get, and the node derivatives start from. O and the three gradients lie in the
  * order [.., time, heads, width], in which heads are merged without a copy.
  *
- * bf16: q, k, v and the gradient of the result are bf16, where the device has products of it; O, L
- * and the gradients are sums and lie in f32, which builders round once. A mask of numbers is f32.
- * The plain composition widens.
+ * f16 and bf16: q, k, v and the gradient of the result are halves, where the device has products of
+ * them; O, L and the gradients are sums and lie in f32, which builders round once. A mask of numbers is
+ * f32. The plain composition widens.
  */
 #include "ops/internal.h"
 
@@ -23,7 +23,7 @@
 
 #include "graph/trace.h"
 
-/* Inputs of the three ops. What is optional stands at the end: the mask, then the random state. */
+/* Inputs of the ops. What is optional stands at the end: the mask, then the random state. */
 enum { Q, K, V };            /* attention */
 enum { PACKED, RESULT_Q };   /* attention_result: packed, q, k, v */
 enum { GRAD_PACKED = 3, G }; /* attention_grad: q, k, v, packed, g */
@@ -423,7 +423,7 @@ const gd_op gd_op_attention = { .id = GD_OP_attention,
                                 .name = "attention",
                                 .arity = GD_OP_VARIADIC,
                                 .flags = GD_OP_LOWER,
-                                .dtypes = GD_DTYPES_REAL | GD_DTYPE_SET(GD_BF16),
+                                .dtypes = GD_DTYPES_REAL | GD_DTYPES_HALF,
                                 .alike = 1 << K | 1 << V,
                                 .attr_size = sizeof(gd_attention_attr),
                                 .infer = infer_attention,
@@ -512,7 +512,7 @@ static bool vjp_attention_grad(gd_tensor *r, gd_tensor *u, gd_tensor **d)
 const gd_op gd_op_attention_grad = { .id = GD_OP_attention_grad,
                                      .name = "attention_grad",
                                      .arity = GD_OP_VARIADIC,
-                                     .dtypes = GD_DTYPES_REAL | GD_DTYPE_SET(GD_BF16),
+                                     .dtypes = GD_DTYPES_REAL | GD_DTYPES_HALF,
                                      .alike = 1 << K | 1 << V | 1 << G,
                                      .attr_size = sizeof(gd_attention_attr),
                                      .infer = infer_attention_grad,
@@ -552,6 +552,98 @@ const gd_op gd_op_attention_result = { .id = GD_OP_attention_result,
                                        .format = format_attention,
                                        .random_offset = attention_offset };
 
+/* ---- keys and values in fewer bits ---- */
+
+/* attention_narrow: q f32, k and v halves or i8; of i8 their scales; then the mask. The result is O
+ * [.., tq, heads, dv], with the bits that attention has of k and v in f32. */
+enum { K_SCALE = 3, V_SCALE };
+
+/* How many operands stand before the mask. */
+static int narrow_operands(gd_dtype dtype)
+{
+    return dtype == GD_I8 ? 5 : 3;
+}
+
+static bool is_narrow(gd_dtype dtype)
+{
+    return dtype == GD_I8 || gd_dtype_is_half(dtype);
+}
+
+/* Scales: one for each row of k, or of v. */
+static gd_status check_scale(const gd_layout *x, const gd_layout *scale)
+{
+    char a[GD_SHAPE_TEXT], b[GD_SHAPE_TEXT];
+    if (x->dtype != GD_I8 || scale->dtype != GD_F32)
+        return gd_fail(
+            GD_ERR_DTYPE,
+            "gd_attention: keys or values of %s with scales of %s; i8 and f32 are needed",
+            gd_dtype_name(x->dtype), gd_dtype_name(scale->dtype));
+    bool fits = x->rank >= 1 && scale->rank == x->rank && scale->shape[x->rank - 1] == 1;
+    for (int i = 0; fits && i + 1 < x->rank; i++)
+        fits = scale->shape[i] == x->shape[i];
+    if (!fits)
+        return gd_fail(GD_ERR_SHAPE,
+                       "gd_attention: keys or values %s with scales %s; one for each row, [.., "
+                       "kv_heads, tk, 1], is needed",
+                       gd_layout_text(x, a), gd_layout_text(scale, b));
+    return GD_OK;
+}
+
+static gd_status infer_attention_narrow(int n, const gd_layout *const *in, const void *attr,
+                                        gd_layout *out)
+{
+    if (n < 3)
+        return gd_fail(GD_ERR_INVALID, "attention_narrow: %d operands", n);
+    const int first = narrow_operands(in[K]->dtype);
+    if (!is_narrow(in[K]->dtype) || in[V]->dtype != in[K]->dtype)
+        return gd_fail(
+            GD_ERR_DTYPE,
+            "attention_narrow: keys are %s and values %s; halves or i8, alike, are needed",
+            gd_dtype_name(in[K]->dtype), gd_dtype_name(in[V]->dtype));
+    if (n < first || check_operands(in, in + first, n - first, attr) != GD_OK)
+        return n < first ? gd_fail(GD_ERR_INVALID, "attention_narrow: i8 has no scales")
+                         : gd_error_last();
+    if (first > 3 &&
+        (check_scale(in[K], in[K_SCALE]) != GD_OK || check_scale(in[V], in[V_SCALE]) != GD_OK))
+        return gd_error_last();
+    gd_shape shape = result_shape(in[Q], in[V]);
+    const int64_t heads = shape.dim[shape.rank - 3];
+    shape.dim[shape.rank - 3] = shape.dim[shape.rank - 2];
+    shape.dim[shape.rank - 2] = heads;
+    return gd_layout_init(out, shape, GD_F32, "gd_attention");
+}
+
+/* What k or v of i8 stands for. */
+static gd_tensor *scaled(gd_tensor *x, gd_tensor *scale)
+{
+    return gd_mul(gd_cast(x, GD_F32), scale);
+}
+
+static gd_tensor *decompose_attention_narrow(int n, gd_tensor *const *in, const void *attr)
+{
+    const int first = narrow_operands(in[K]->layout.dtype);
+    const bool has_scales = first > 3;
+    gd_tensor *wide[3] = { in[Q], has_scales ? scaled(in[K], in[K_SCALE]) : gd_cast(in[K], GD_F32),
+                           has_scales ? scaled(in[V], in[V_SCALE]) : gd_cast(in[V], GD_F32) };
+    plain p;
+    (void)n;
+    if (!wide[K] || !wide[V] || !compose(wide, in + first, attr, &p))
+        return NULL;
+    return gd_contiguous(swap_heads(gd_product(p.dropped, p.v)));
+}
+
+const gd_op gd_op_attention_narrow = { .id = GD_OP_attention_narrow,
+                                       .name = "attention_narrow",
+                                       .arity = GD_OP_VARIADIC,
+                                       .flags = GD_OP_LOWER,
+                                       .dtypes = GD_DTYPE_SET(GD_F32),
+                                       .attr_size = sizeof(gd_attention_attr),
+                                       .infer = infer_attention_narrow,
+                                       .decompose = decompose_attention_narrow,
+                                       .format = format_attention,
+                                       .flops = flops_attention,
+                                       .recompute = GD_RECOMPUTE_NEVER };
+
 /* ---- what users call ---- */
 
 /* A copy of the context's random state that does not change when more is drawn, with `words` set
@@ -572,8 +664,8 @@ static gd_tensor *take_random(gd_context *context, uint64_t words, uint64_t *off
     return state;
 }
 
-/* The dtype in which q, k and v, of `dtype` once promoted, are multiplied: bf16 where the device has
- * a kernel of its own for it, else f32 for halves. */
+/* The dtype in which the op takes q, k and v, of `dtype` once promoted: halves stay so where the device
+ * has a kernel for them, else they are f32. */
 static gd_dtype factor_dtype(gd_tensor *const *qkv, gd_dtype dtype, const gd_attention_attr *attr)
 {
     const gd_device *device = qkv[Q]->context->device;
@@ -633,29 +725,92 @@ static gd_tensor *attend_plainly(int n, gd_tensor *const *in, const gd_attention
     return gd_product(p.dropped, p.v);
 }
 
+static bool wants_gradient(const gd_tensor *x)
+{
+    return x && x->requires_grad;
+}
+
+/* Whether k and v, in fewer bits than q, may be read as they are. */
+static bool may_be_narrow(gd_tensor *const *qkv, const gd_attention_options *o)
+{
+    const gd_context *context = qkv[Q]->context;
+    const bool differentiates =
+        context->no_grad == 0 &&
+        (wants_gradient(qkv[Q]) || wants_gradient(qkv[K]) || wants_gradient(qkv[V]) ||
+         wants_gradient(o->mask) || wants_gradient(o->k_scale) || wants_gradient(o->v_scale));
+    return qkv[Q]->layout.dtype == GD_F32 && is_narrow(qkv[K]->layout.dtype) &&
+           qkv[V]->layout.dtype == qkv[K]->layout.dtype && !o->plain && !(o->dropout > 0) &&
+           !differentiates && (qkv[K]->layout.dtype != GD_I8 || o->k_scale) &&
+           !gd_autocast_is_on(context);
+}
+
+/* *r: the result by attention_narrow, NULL on an error. false: the device has no kernel. */
+static bool attend_narrowly(gd_tensor *const *qkv, const gd_attention_options *o,
+                            gd_attention_attr attr, gd_tensor **r)
+{
+    gd_tensor *in[MOST_INPUTS] = { qkv[Q], qkv[K], qkv[V], o->k_scale, o->v_scale };
+    const gd_layout *layouts[MOST_INPUTS];
+    int n = narrow_operands(qkv[K]->layout.dtype);
+    if (o->mask) {
+        attr.has_mask = 1;
+        in[n++] = o->mask->layout.dtype == GD_BOOL ? o->mask : gd_as_dtype(o->mask, GD_F32);
+    }
+    for (int i = 0; i < n; i++) {
+        if (!in[i])
+            return true;
+        layouts[i] = &in[i]->layout;
+    }
+    if (check_operands(layouts, layouts + n - attr.has_mask, attr.has_mask, &attr) != GD_OK)
+        return true;
+    if (!gd_op_is_taken(in[Q]->context, GD_OP_attention_narrow, n, layouts, &attr))
+        return false;
+    *r = swap_heads(gd_apply(NULL, GD_OP_attention_narrow, n, in, &attr));
+    return true;
+}
+
+static gd_status check_scales(gd_tensor *const *qkv, const gd_attention_options *o)
+{
+    if (!o->k_scale && !o->v_scale)
+        return GD_OK;
+    if (!o->k_scale || !o->v_scale)
+        return gd_fail(GD_ERR_INVALID, "gd_attention: of the two scales one is not given");
+    if (check_scale(&qkv[K]->layout, &o->k_scale->layout) != GD_OK)
+        return gd_error_last();
+    return check_scale(&qkv[V]->layout, &o->v_scale->layout);
+}
+
 static gd_tensor *build_attention(gd_tensor *q, gd_tensor *k, gd_tensor *v,
                                   const gd_attention_options *options)
 {
     gd_attention_options o = { GD_ATTENTION_DEFAULTS };
     if (!gd_options_read("gd_attention", &o, sizeof o, options) || !q || !k || !v ||
-        !GD_NONE_ENDED("gd_attention", q, k, v, o.mask))
+        !GD_NONE_ENDED("gd_attention", q, k, v, o.mask, o.k_scale, o.v_scale))
         return NULL;
     if (!(o.dropout >= 0 && o.dropout < 1) || isinf(o.scale))
         return gd_fail_null(GD_ERR_INVALID,
                             "gd_attention: dropout %g must lie in [0, 1), scale %g be finite",
                             o.dropout, o.scale);
+    int rank = q->layout.rank;
+    gd_attention_attr attr = { .causal = o.causal };
+    attr.scale = !isnan(o.scale) ? o.scale
+                 : rank > 0      ? 1 / sqrt((double)q->layout.shape[rank - 1])
+                                 : 1;
+    gd_tensor *given[3] = { q, k, v }, *narrow = NULL;
+    if (check_scales(given, &o) != GD_OK)
+        return NULL;
+    if (may_be_narrow(given, &o) && attend_narrowly(given, &o, attr, &narrow))
+        return narrow;
+    if (o.k_scale) {
+        k = scaled(k, o.k_scale);
+        v = scaled(v, o.v_scale);
+    }
     q = gd_autocast(GD_OP_attention, q);
     k = gd_autocast(GD_OP_attention, k);
     v = gd_autocast(GD_OP_attention, v);
     if (!q || !k || !v)
         return NULL;
-    int rank = q->layout.rank;
     gd_dtype dtype = gd_dtype_promote(q->layout.dtype, k->layout.dtype);
     dtype = gd_float_dtype(gd_dtype_promote(dtype, v->layout.dtype));
-    gd_attention_attr attr = { .causal = o.causal };
-    attr.scale = !isnan(o.scale) ? o.scale
-                 : rank > 0      ? 1 / sqrt((double)q->layout.shape[rank - 1])
-                                 : 1;
     gd_tensor *in[MOST_INPUTS] = { NULL, q, k, v };
     int n = collect_inputs(&o, factor_dtype(in + 1, dtype, &attr), &attr, in + 1);
     if (n == 0)

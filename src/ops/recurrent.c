@@ -379,7 +379,7 @@ static gd_tensor *build_recurrent(gd_tensor *z, gd_tensor *weight, gd_tensor *bi
     const gd_dtype compute = gd_compute_dtype(GD_OP_recurrent, dtype);
     /* The kernel's weight of bf16 stays so, where the device has such products. */
     const bool keeps = dtype == GD_BF16 && weight->layout.dtype == GD_BF16 && !o.plain &&
-                       gd_dtype_set_has(z->context->device->half_products, GD_BF16);
+                       z->context->device->half_recurrent;
     for (int i = 0; i < 5; i++) {
         gd_tensor *given = *operands[i];
         if (given && !(i == U && keeps) && !(*operands[i] = gd_as_dtype(given, compute)))

@@ -43,7 +43,7 @@ struct CUmod_st {
     CUfunction functions;
 };
 
-typedef enum work_kind { COPY_IN, COPY_OUT, COPY_WITHIN, KERNEL, RECORD } work_kind;
+typedef enum work_kind { COPY_IN, COPY_OUT, COPY_WITHIN, KERNEL, CALL, RECORD } work_kind;
 typedef struct work {
     work_kind kind;
     struct work *next;
@@ -54,6 +54,7 @@ typedef struct work {
     CUevent event;
     CUfunction function;
     struct index3 grid, block;
+    void (*call)(const void *arguments); /* a library's kernel */
     char *arguments;
 } work;
 typedef struct list {
@@ -101,6 +102,10 @@ void fake_add_work(list *l, work *w);
 work *fake_take_work(list *l);
 /* Something is told: it waits, and perhaps others now get done. */
 int fake_tell(CUstream s, work *w);
+/* A kernel of a library, which is given a copy of these bytes when it runs. */
+int fake_tell_call(CUstream s, void (*call)(const void *), const void *arguments, size_t bytes);
+/* An address of the device's memory, of so many bytes, or the end. */
+char *fake_device_memory(CUdeviceptr address, size_t bytes, const char *who);
 /* The stream's next `count` works, or with -1 all. */
 void fake_progress(CUstream s, int64_t count);
 void fake_finish_all(void);

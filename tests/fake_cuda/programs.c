@@ -331,7 +331,7 @@ static void copy_works(list *to, const list *from)
         work *own = fake_new_work(w->kind);
         *own = *w;
         own->next = NULL;
-        if (w->kind == KERNEL) {
+        if (w->kind == KERNEL || w->kind == CALL) {
             own->arguments = malloc((size_t)w->bytes);
             memcpy(own->arguments, w->arguments, w->bytes);
         }

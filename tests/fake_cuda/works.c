@@ -199,6 +199,8 @@ static void run(const work *w)
     open_memory(true);
     if (w->kind == KERNEL)
         run_kernel(w);
+    else if (w->kind == CALL)
+        w->call(w->arguments);
     else if (w->kind == RECORD)
         w->event->pending--;
     else
@@ -227,6 +229,17 @@ int fake_tell(CUstream s, work *w)
     if (fake_draw() % 8 == 0)
         fake_progress(s, (int64_t)(fake_draw() % 16));
     return CUDA_SUCCESS;
+}
+
+int fake_tell_call(CUstream s, void (*call)(const void *), const void *arguments, size_t bytes)
+{
+    EXPECT(s, STREAM);
+    work *w = fake_new_work(CALL);
+    w->call = call;
+    w->arguments = malloc(bytes);
+    memcpy(w->arguments, arguments, bytes);
+    w->bytes = bytes;
+    return fake_tell(s, w);
 }
 
 CUstream fake_streams[MOST_STREAMS];
@@ -277,7 +290,7 @@ int cuMemFreeHost(void *address)
     return fake_end(error);
 }
 
-static char *device_memory(CUdeviceptr address, size_t bytes, const char *who)
+char *fake_device_memory(CUdeviceptr address, size_t bytes, const char *who)
 {
     char *at = (char *)(uintptr_t)address;
     if (!block_at(blocks, at, bytes))
@@ -295,7 +308,7 @@ int cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void *from, size_t bytes, CUstrea
     if (s->capture && !is_locked)
         return fake_end(fake_spoils_captures());
     work *w = fake_new_work(COPY_IN);
-    w->to = device_memory(to, bytes, __func__);
+    w->to = fake_device_memory(to, bytes, __func__);
     w->from = from;
     w->bytes = bytes;
     if (!is_locked) {
@@ -317,7 +330,7 @@ int cuMemcpyDtoHAsync_v2(void *to, CUdeviceptr from, size_t bytes, CUstream s)
         return fake_end(fake_spoils_captures());
     work *w = fake_new_work(COPY_OUT);
     w->to = to;
-    w->from = device_memory(from, bytes, __func__);
+    w->from = fake_device_memory(from, bytes, __func__);
     w->bytes = bytes;
     fake_machine.downloads++;
     fake_tell(s, w);
@@ -333,8 +346,8 @@ int cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstrea
     if (error)
         return fake_end(error);
     work *w = fake_new_work(COPY_WITHIN);
-    w->to = device_memory(to, bytes, __func__);
-    w->from = device_memory(from, bytes, __func__);
+    w->to = fake_device_memory(to, bytes, __func__);
+    w->from = fake_device_memory(from, bytes, __func__);
     w->bytes = bytes;
     if (w->to < w->from + bytes && w->from < w->to + bytes)
         fake_cuda_forbid("%s: what is copied overlaps", __func__);

@@ -289,6 +289,54 @@ static gd_tensor *sums_of_nothing(gd_context *gd, gd_dtype dtype)
     return gd_add(gd_sum(nothing, GD_AXES(1), false), gd_prod(nothing, GD_AXES(1), false));
 }
 
+/* Numbers whose sums depend on their order, in f32 or a dtype of integers. */
+static gd_tensor *uneven_numbers(gd_context *gd, gd_shape shape, gd_dtype dtype, uint64_t seed)
+{
+    enum { MOST = 271 * 131 };
+    float values[MOST];
+    numbers n = { seed };
+    int64_t count = 1;
+    for (int a = 0; a < shape.rank; a++)
+        count *= shape.dim[a];
+    for (int64_t i = 0; i < count; i++)
+        values[i] = (float)numbers_uniform(&n, -100, 100);
+    gd_tensor *t = gd_from_host(gd, shape, GD_F32, values);
+    return gd_dtype_is_float(dtype) ? t : gd_cast(t, dtype);
+}
+
+/* 16 products of an odd size: enough to be made in large squares. */
+enum { PRODUCTS = 16, ROWS = 131, STEPS = 271 };
+
+static gd_tensor *large_products(gd_context *gd, gd_dtype dtype)
+{
+    gd_tensor *x = uneven_numbers(gd, GD_SHAPE(ROWS, STEPS), dtype, 5);
+    x = gd_mul(x, uneven_numbers(gd, GD_SHAPE(PRODUCTS, 1, 1), dtype, 7));
+    return gd_matmul(x, uneven_numbers(gd, GD_SHAPE(STEPS, ROWS), dtype, 9));
+}
+
+static gd_tensor *large_products_of_transposed(gd_context *gd, gd_dtype dtype)
+{
+    gd_tensor *x = uneven_numbers(gd, GD_SHAPE(STEPS, ROWS), dtype, 5);
+    x = gd_mul(x, uneven_numbers(gd, GD_SHAPE(PRODUCTS, 1, 1), dtype, 7));
+    gd_tensor *y = uneven_numbers(gd, GD_SHAPE(ROWS, STEPS), dtype, 9);
+    return gd_matmul(gd_transpose(x, -1, -2), gd_transpose(y, -1, -2));
+}
+
+static gd_tensor *large_layer(gd_context *gd, gd_dtype dtype)
+{
+    gd_tensor *x = uneven_numbers(gd, GD_SHAPE(1031, 3), dtype, 5);
+    gd_tensor *w = uneven_numbers(gd, GD_SHAPE(3, 1031), dtype, 7);
+    return gd_relu(gd_linear(x, w, uneven_numbers(gd, GD_SHAPE(1031), dtype, 9)));
+}
+
+/* Each product is a negative number too small for f32: -0, which a sum with 0 would make 0. */
+static gd_tensor *vanishing_products(gd_context *gd, gd_dtype dtype)
+{
+    (void)dtype;
+    return gd_matmul(gd_full(gd, GD_SHAPE(70, 3), -1e-30, GD_F32),
+                     gd_full(gd, GD_SHAPE(3, 70), 1e-30, GD_F32));
+}
+
 static const struct {
     const char *what;
     builder build;
@@ -297,7 +345,11 @@ static const struct {
                 { "order", order },
                 { "falling order", falling_order },
                 { "largest", largest },
-                { "sums of nothing", sums_of_nothing } };
+                { "sums of nothing", sums_of_nothing },
+                { "large products", large_products },
+                { "large products of transposed operands", large_products_of_transposed },
+                { "large layer", large_layer },
+                { "vanishing products", vanishing_products } };
 enum { UNUSUAL = sizeof unusual / sizeof *unusual, UNUSUAL_DTYPES = 3 };
 static const gd_dtype unusual_dtypes[UNUSUAL_DTYPES] = { GD_F32, GD_BF16, GD_I64 };
 

@@ -29,7 +29,7 @@ void device_gives_the_cpus_bits_of_any_bits(gd_context *const contexts[2], int p
 /* Conversions between all dtypes, or of those from and to f16 and bf16 every fourth, of any bits. */
 void device_casts_give_the_cpus_bits(gd_context *const contexts[2], int part);
 /* What takes several passes, or has nothing to do: a concatenation of 61, orders of lines longer than
- * 4096, reductions of nothing. All of it without the host. */
+ * 4096, reductions of nothing; and large products. All of it without the host. */
 void device_many_and_long_give_the_cpus_bits(gd_context *const contexts[2]);
 /* The same on one device, not compared. */
 void device_many_and_long(gd_context *gd);

@@ -490,6 +490,7 @@ static gd_device *guard_open(const gd_open_options *options, int index)
                            .name = backend.name,
                            .isa = cpu->isa,
                            .half_products = cpu->half_products,
+                           .half_recurrent = cpu->half_recurrent,
                            .threads = cpu->threads,
                            .alignment = ALIGNMENT,
                            .limits = draw_limits(d) };

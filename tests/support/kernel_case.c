@@ -71,7 +71,7 @@ const kernel_path kernel_paths[KERNEL_PATHS] = {
     { "", "", "" },
     { "packed", "packed", "256K" },
     { "direct", "direct", "512K" },
-    { "lanes", "rows", "256K" },
+    { "direct", "rows", "256K" },
     { "images", "transposed", "1M" },
     { "narrow", "direct", "256K" },
 };

@@ -66,6 +66,35 @@ static const op_refusal attention_refusals[] = {
 OP(attention, 3, OP_FLOATS_ONLY | OP_NO_SPECIALS, RESULT_SAME, 128, gd_add_scalar(packed(in, p), 8),
    VALUES(-2, 2), VALUES(-2, 2), VALUES(0.5, 2))
 
+/* p: causal, kind of mask, dtype of k and v: 0 bf16, 1 i8. Their numbers are whole, and exact in either. */
+static gd_tensor *attend_narrowly(gd_tensor *const *in, const int64_t *p)
+{
+    const gd_dtype dtype = p[2] ? GD_I8 : GD_BF16;
+    gd_tensor *k = gd_cast(in[1], dtype), *v = gd_cast(in[2], dtype), *scale[2] = { NULL, NULL };
+    for (int i = 0; i < 2 && p[2] && k && v; i++) {
+        gd_shape rows = gd_tensor_shape(i ? v : k);
+        rows.dim[rows.rank - 1] = 1;
+        scale[i] = gd_full(gd_tensor_context(k), rows, i ? 0.0625 : 0.03125, GD_F32);
+    }
+    gd_tensor *r = gd_attention(in[0], k, v, .causal = p[0] != 0, .k_scale = scale[0],
+                                .v_scale = scale[1], .mask = mask_of(in[0], k, p[1]));
+    const gd_dtype of_q = in[0] ? gd_tensor_dtype(in[0]) : GD_F32;
+    return of_q == GD_F32 ? r : gd_cast(r, of_q);
+}
+
+static const op_case attention_narrow_cases[] = {
+    { { SHAPE(1, 5, 3), SHAPE(1, 7, 3), SHAPE(1, 7, 2) }, { 0, 0, 1 } },
+    { { SHAPE(2, 2, 3, 4), SHAPE(2, 2, 3, 4), SHAPE(2, 2, 3, 4) }, { 1, 0, 0 } },
+    { { SHAPE(4, 3, 2), SHAPE(2, 5, 2), SHAPE(2, 5, 2) }, { 1, 0, 1 } },
+    { { SHAPE(2, 4, 3), SHAPE(1, 3, 3), SHAPE(1, 3, 5) }, { 0, 1, 1 } },
+    { { SHAPE(2, 3, 2), SHAPE(2, 4, 2), SHAPE(2, 4, 2) }, { 0, 2, 0 } },
+    { { SHAPE(2, 3, 3), SHAPE(2, 0, 3), SHAPE(2, 0, 3) }, { 0, 0, 1 } },
+    { { SHAPE(1, 9, 5), SHAPE(1, 67, 5), SHAPE(1, 67, 3) }, { 1, 0, 1 } },
+};
+#define attention_narrow_refusals attention_refusals
+OP(attention_narrow, 3, OP_FLOATS_ONLY | OP_NO_SPECIALS, RESULT_SAME, 128, attend_narrowly(in, p),
+   VALUES(-2, 2), { -60, 60, OPERAND_INDEX }, { 1, 60, OPERAND_INDEX })
+
 #define attention_result_cases    attention_cases
 #define attention_result_refusals attention_refusals
 OP(attention_result, 3, D | OP_FLOATS_ONLY | OP_NO_SPECIALS, RESULT_SAME, 128,

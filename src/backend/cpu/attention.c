@@ -1,6 +1,6 @@
 /* backend/cpu/attention.c: attention and its gradient on the CPU: the walk over tiles of scores and
  * the matrix products (gemm.h). What happens to a tile in between is in attention_isa.c; the
- * formulas are in ops/attention.c. f32 and bf16 go through tiles; f64, for checks of gradients, row
+ * formulas are in ops/attention.c. f32 and halves go through tiles; f64, for checks of gradients, row
  * by row. Start at gd_attention_run().
  *
  * A tile lies in the thread's scratch. Forward, the blocks of queries are dealt out to the threads.
@@ -21,7 +21,7 @@
 #define QUERIES GD_ATTENTION_QUERIES
 #define KEYS    GD_ATTENTION_KEYS
 #define ROW     GD_ATTENTION_ROW
-#define BLOCKS  4  /* of scratch, beside the products' */
+#define BLOCKS  8  /* of scratch, beside the products' */
 #define FEW     16 /* queries or fewer: the rate of memory bounds the speed */
 
 /* Tiles of queries that one thread takes through all keys together, so that keys are transposed
@@ -32,7 +32,9 @@
 typedef struct matrix {
     void *data;
     int64_t row, column; /* strides, in elements */
-    bool is_bf16;        /* else f32, or f64 where rows are taken one by one */
+    gd_dtype dtype;
+    const float *scale; // of i8: by which each row is multiplied
+    int64_t scale_row;
 } matrix;
 
 typedef struct job {
@@ -40,15 +42,18 @@ typedef struct job {
     const gd_attention_loops *loops;
     const gd_attention_attr *attr;
     gd_operand q, k, v, mask, g;
-    gd_layout mask_layout; /* stretched to the scores */
-    const void *packed;    /* the gradient's: what the forward pass gave */
-    uint64_t seed, word;   /* dropout: of row 0, key 0 */
-    int64_t entries;       /* batch entries times heads of q */
-    int64_t heads, groups; /* of q; of k and v */
+    gd_operand k_scale, v_scale; /* of i8 */
+    gd_layout mask_layout;       /* stretched to the scores */
+    const void *packed;          /* the gradient's: what the forward pass gave */
+    uint64_t seed, word;         /* dropout: of row 0, key 0 */
+    int64_t entries;             /* batch entries times heads of q */
+    int64_t heads, groups;       /* of q; of k and v */
     int64_t tq, tk, d, dv;
-    bool is_bf16;          /* q, k, v and g */
-    int64_t rows;          /* of a tile */
-    int64_t blocks, block; /* of queries, forward: how many, and their size */
+    bool is_bf16;            /* q, k, v and g, and so are products; else those are f32 */
+    bool widens_q, widens_k; /* of halves: q and g; of halves and i8: k and v */
+    bool is_narrow;          /* attention_narrow, whose result is O alone */
+    int64_t rows;            /* of a tile */
+    int64_t blocks, block;   /* of queries, forward: how many, and their size */
 } job;
 
 /* Where batch entry and head `entry`, a row-major number, begins in an operand, in elements. */
@@ -74,9 +79,10 @@ static matrix matrix_of(const gd_operand *x, int64_t entry)
 {
     const gd_layout *layout = x->layout;
     int64_t size = (int64_t)gd_dtype_size(layout->dtype);
-    return (matrix){ (char *)x->data + offset_of(layout, entry) * size,
-                     layout->stride[layout->rank - 2], layout->stride[layout->rank - 1],
-                     layout->dtype == GD_BF16 };
+    return (matrix){ .data = (char *)x->data + offset_of(layout, entry) * size,
+                     .row = layout->stride[layout->rank - 2],
+                     .column = layout->stride[layout->rank - 1],
+                     .dtype = layout->dtype };
 }
 
 static int64_t least(int64_t a, int64_t b)
@@ -90,6 +96,13 @@ static int64_t entry_of_keys(const job *j, int64_t entry)
     return entry / j->heads * j->groups + entry % j->heads * j->groups / j->heads;
 }
 
+/* Whether products multiply bf16 by instructions; else they, too, would widen it. */
+static bool multiplies_bf16(const gd_kernel_call *call)
+{
+    const gd_cpu_device *cpu = (const gd_cpu_device *)call->device;
+    return cpu->gemm_bf16->b_packed_bytes == (int)sizeof(uint16_t);
+}
+
 static job job_of(const gd_kernel_call *call, const gd_attention_loops *loops, int extras)
 {
     const gd_operand *in = call->in;
@@ -101,13 +114,20 @@ static job job_of(const gd_kernel_call *call, const gd_attention_loops *loops, i
               .q = in[0],
               .k = in[1],
               .v = in[2],
-              .is_bf16 = q->dtype == GD_BF16,
+              .is_bf16 = q->dtype == GD_BF16 && multiplies_bf16(call),
               .heads = q->shape[rank - 3],
               .groups = k->shape[rank - 3],
               .tq = q->shape[rank - 2],
               .tk = k->shape[rank - 2],
               .d = q->shape[rank - 1],
               .dv = v->shape[rank - 1] };
+    j.widens_q = gd_dtype_is_half(q->dtype) && !j.is_bf16;
+    j.widens_k = j.widens_q || k->dtype == GD_I8 || k->dtype != q->dtype;
+    j.is_narrow = call->op->id == GD_OP_attention_narrow;
+    if (k->dtype == GD_I8) {
+        j.k_scale = in[extras++];
+        j.v_scale = in[extras++];
+    }
     if (j.attr->has_mask) {
         gd_shape scores = gd_layout_shape(q);
         scores.dim[rank - 1] = j.tk;
@@ -181,11 +201,15 @@ static int64_t unseeing(const job *j)
 }
 
 /* What a thread's scratch holds: two tiles; of f32, keys and values with their axes exchanged, of
- * bf16 the tiles rounded; and what products take. `p` and `ds` are the tiles that are multiplied. */
+ * bf16 the tiles rounded; halves widened; and what products take. `p` and `ds` are the tiles that are
+ * multiplied. */
 typedef struct buffers {
     matrix s, dp;  // [QUERIES, KEYS]
     matrix p, ds;  // the same memory, or bf16
     matrix kt, vt; // [d, KEYS], [dv, KEYS]
+    float *q, *g;  // [rows of a tile, d], [.., dv]: halves widened; else not there
+    float *k, *v;  // [KEYS, d], [KEYS, dv]
+    matrix keys;   // backward: a block of k, in place or widened
     gd_workspace products;
 } buffers;
 
@@ -210,17 +234,17 @@ static void multiply(const job *j, const buffers *w, int64_t m, int64_t k, int64
                           .threads = 1,
                           .paths = &cpu->paths,
                           .workspace = w->products };
-    gd_gemm(a.is_bf16 ? cpu->gemm_bf16 : cpu->gemm_f32, &args);
+    gd_gemm(j->is_bf16 ? cpu->gemm_bf16 : cpu->gemm_f32, &args);
 }
 
 static matrix transposed(matrix a)
 {
-    return (matrix){ a.data, a.column, a.row, a.is_bf16 };
+    return (matrix){ .data = a.data, .row = a.column, .column = a.row, .dtype = a.dtype };
 }
 
 static int64_t bytes_of(matrix a)
 {
-    return a.is_bf16 ? (int64_t)sizeof(uint16_t) : (int64_t)sizeof(float);
+    return (int64_t)gd_dtype_size(a.dtype);
 }
 
 static matrix rows_from(matrix a, int64_t row)
@@ -302,23 +326,58 @@ static void clear(matrix m, int64_t from, int64_t to, int64_t n)
         memset((float *)m.data + i * m.row, 0, (size_t)n * sizeof(float));
 }
 
+static matrix in_scratch(void *data, gd_dtype dtype)
+{
+    return (matrix){ .data = data, .row = ROW, .column = 1, .dtype = dtype };
+}
+
+/* Rows of f32, `row` apart. */
+static matrix f32_rows(float *data, int64_t row)
+{
+    return (matrix){ .data = data, .row = row, .column = 1, .dtype = GD_F32 };
+}
+
+/* Whether the transposes of keys and values are made. */
+static bool transposes(const job *j)
+{
+    return j->d + j->dv <= GD_ATTENTION_WIDTH && !j->is_bf16;
+}
+
+/* Bytes of rows that `widen` makes. */
+static size_t wide_bytes(int64_t rows, int64_t width)
+{
+    return (size_t)(rows * width + GD_ATTENTION_SLACK) * sizeof(float);
+}
+
 static buffers buffers_of(const job *j, int thread)
 {
-    _Static_assert((2 * QUERIES + GD_ATTENTION_WIDTH) * ROW * sizeof(float) <= GD_CPU_WIDE_SCRATCH,
-                   "two tiles and transposed keys and values must fit the scratch");
+    _Static_assert(
+        (2 * QUERIES + GD_ATTENTION_WIDTH) * ROW * sizeof(float) +
+                (QUERIES + KEYS) * GD_ATTENTION_WIDTH * sizeof(float) +
+                4 * GD_ATTENTION_SLACK * sizeof(float) <=
+            GD_CPU_WIDE_SCRATCH,
+        "two tiles, transposed keys and values and what is widened must fit the scratch");
     gd_scratch s = gd_scratch_of(j->call, thread);
     const size_t row = ROW * sizeof(float);
-    const bool copies = j->d + j->dv <= GD_ATTENTION_WIDTH && !j->is_bf16;
-    buffers w = { .s = { gd_scratch_take(&s, QUERIES * row), ROW, 1, false } };
-    w.dp = (matrix){ gd_scratch_take(&s, QUERIES * row), ROW, 1, false };
+    const bool copies = transposes(j);
+    buffers w = { .s = in_scratch(gd_scratch_take(&s, QUERIES * row), GD_F32) };
+    w.dp = in_scratch(gd_scratch_take(&s, QUERIES * row), GD_F32);
     if (j->is_bf16) {
-        w.p = (matrix){ gd_scratch_take(&s, QUERIES * row / 2), ROW, 1, true };
-        w.ds = (matrix){ gd_scratch_take(&s, QUERIES * row / 2), ROW, 1, true };
+        w.p = in_scratch(gd_scratch_take(&s, QUERIES * row / 2), GD_BF16);
+        w.ds = in_scratch(gd_scratch_take(&s, QUERIES * row / 2), GD_BF16);
     } else {
         w.p = w.s;
         w.ds = w.dp;
-        w.kt = (matrix){ gd_scratch_take(&s, copies ? (size_t)j->d * row : 0), ROW, 1, false };
-        w.vt = (matrix){ gd_scratch_take(&s, copies ? (size_t)j->dv * row : 0), ROW, 1, false };
+        w.kt = in_scratch(gd_scratch_take(&s, copies ? (size_t)j->d * row : 0), GD_F32);
+        w.vt = in_scratch(gd_scratch_take(&s, copies ? (size_t)j->dv * row : 0), GD_F32);
+    }
+    if (j->widens_q) {
+        w.q = gd_scratch_take(&s, wide_bytes(j->rows, j->d));
+        w.g = gd_scratch_take(&s, wide_bytes(j->rows, j->dv));
+    }
+    if (j->widens_k) {
+        w.k = gd_scratch_take(&s, wide_bytes(KEYS, j->d));
+        w.v = gd_scratch_take(&s, wide_bytes(KEYS, j->dv));
     }
     w.products = gd_scratch_rest(&s);
     return w;
@@ -328,18 +387,55 @@ static buffers buffers_of(const job *j, int thread)
 static size_t bytes_of_thread(const job *j)
 {
     const gd_cpu_device *cpu = (const gd_cpu_device *)j->call->device;
-    const bool copies = j->d + j->dv <= GD_ATTENTION_WIDTH && !j->is_bf16;
     const size_t row = ROW * sizeof(float), tiles = (size_t)(j->is_bf16 ? 3 : 2) * QUERIES * row;
     const int64_t wide = j->d > j->dv ? j->d : j->dv, most = wide > KEYS ? wide : KEYS;
-    return gd_scratch_bytes(tiles + (copies ? (size_t)(j->d + j->dv) * row : 0), BLOCKS) +
+    size_t copies = transposes(j) ? (size_t)(j->d + j->dv) * row : 0;
+    if (j->widens_q)
+        copies += wide_bytes(j->rows, j->d) + wide_bytes(j->rows, j->dv);
+    if (j->widens_k)
+        copies += wide_bytes(KEYS, j->d) + wide_bytes(KEYS, j->dv);
+    return gd_scratch_bytes(tiles + copies, BLOCKS) +
            gd_gemm_most_bytes(j->is_bf16 ? cpu->gemm_bf16 : cpu->gemm_f32, &cpu->paths, most, most);
+}
+
+/* Rows of x, `width` wide, as products take them: in place, or widened, in `to`. */
+static matrix rows_of(const job *j, matrix x, int64_t rows, int64_t width, float *to)
+{
+    if (x.dtype == GD_F32 || j->is_bf16)
+        return x;
+    const gd_attention_rows from = { x.data, x.row, x.column, rows, width, x.scale, x.scale_row };
+    j->loops->widen[x.dtype](&from, to);
+    return f32_rows(to, width);
+}
+
+/* Rows [key, key + keys) of k or v, `width` wide, of entry `of_keys`. */
+static matrix keys_at(const job *j, const gd_operand *x, const gd_operand *scale, int64_t of_keys,
+                      int64_t key, int64_t keys, int64_t width, float *to)
+{
+    matrix all = matrix_of(x, of_keys);
+    if (scale->data) {
+        const matrix by = matrix_of(scale, of_keys);
+        all.scale = (const float *)by.data + key * by.row;
+        all.scale_row = by.row;
+    }
+    return rows_of(j, rows_from(all, key), keys, width, to);
+}
+
+static matrix k_at(const job *j, const buffers *w, int64_t of_keys, int64_t key, int64_t keys)
+{
+    return keys_at(j, &j->k, &j->k_scale, of_keys, key, keys, j->d, w->k);
+}
+
+static matrix v_at(const job *j, const buffers *w, int64_t of_keys, int64_t key, int64_t keys)
+{
+    return keys_at(j, &j->v, &j->v_scale, of_keys, key, keys, j->dv, w->v);
 }
 
 /* The transpose of keys or values x [keys, d], as the right operand of products with many rows: in
  * memory, or those would each make one. Products of bf16 pack it whatever its strides are. */
 static matrix transpose_keys(const job *j, int64_t keys, int64_t d, matrix x, matrix to)
 {
-    if (j->is_bf16 || j->rows <= FEW || j->d + j->dv > GD_ATTENTION_WIDTH)
+    if (!transposes(j) || j->rows <= FEW)
         return transposed(x);
     j->loops->transpose(x.data, x.row, x.column, keys, d, to.data);
     return to;
@@ -353,11 +449,11 @@ static void fetch(const gd_operand *x, int64_t entry, int64_t key)
 {
     const gd_layout *layout = x->layout;
     const matrix m = matrix_of(x, entry);
-    const int64_t line = 64 / bytes_of(m), width = layout->shape[layout->rank - 1];
+    const int64_t size = bytes_of(m), line = 64 / size, width = layout->shape[layout->rank - 1];
     const int64_t end = least(key + KEYS, layout->shape[layout->rank - 2]);
     for (; m.column == 1 && key < end; key++)
         for (int64_t i = 0; i < width; i += line)
-            __builtin_prefetch((const char *)m.data + (key * m.row + i) * bytes_of(m), 0, 2);
+            __builtin_prefetch((const char *)m.data + (key * m.row + i) * size, 0, 2);
 }
 
 /* One block of queries against all keys. */
@@ -365,10 +461,11 @@ static void block_forward(const job *j, int64_t entry, int64_t row, int64_t rows
 {
     float max[TILES * QUERIES], sum[TILES * QUERIES];
     int64_t at = entry * j->tq + row, of_keys = entry_of_keys(j, entry);
-    matrix o = { (float *)j->call->out.data +
-                     row_of(entry, j->heads, j->tq, row, j->dv, j->heads * j->dv),
-                 j->heads * j->dv, 1, false };
-    float *logarithm = (float *)j->call->out.data + j->entries * j->tq * j->dv + at;
+    matrix o = f32_rows((float *)j->call->out.data +
+                            row_of(entry, j->heads, j->tq, row, j->dv, j->heads * j->dv),
+                        j->heads * j->dv);
+    float *logarithm =
+        j->is_narrow ? NULL : (float *)j->call->out.data + j->entries * j->tq * j->dv + at;
     for (int64_t i = 0; i < rows; i++) {
         max[i] = -INFINITY;
         sum[i] = 0;
@@ -378,16 +475,16 @@ static void block_forward(const job *j, int64_t entry, int64_t row, int64_t rows
     buffers w = buffers_of(j, thread);
     for (int64_t key = 0; key < j->tk && first_query(j, key) < row + rows; key += KEYS) {
         int64_t keys = least(KEYS, j->tk - key), first = first_query(j, key) - row;
-        matrix k = rows_from(matrix_of(&j->k, of_keys), key);
-        matrix v = rows_from(matrix_of(&j->v, of_keys), key);
-        matrix kt = transpose_keys(j, keys, j->d, k, w.kt);
         if (rows <= FEW)
             fetch(&j->v, of_keys, key);
+        matrix k = k_at(j, &w, of_keys, key, keys), v = v_at(j, &w, of_keys, key, keys);
+        matrix kt = transpose_keys(j, keys, j->d, k, w.kt);
         for (int64_t tile = 0; tile < rows; tile += j->rows) {
             int64_t from = tile < first ? first : tile, count = least(tile + j->rows, rows) - from;
             if (count <= 0)
                 continue;
             matrix result = rows_from(o, from);
+            matrix queries = rows_of(j, rows_from(q, from), count, j->d, w.q);
             gd_attention_tile t = tile_of(j, entry, row + from, count, key, keys);
             t.s = w.s.data;
             t.s_bf16 = j->is_bf16 ? w.p.data : NULL;
@@ -396,7 +493,7 @@ static void block_forward(const job *j, int64_t entry, int64_t row, int64_t rows
             t.o = result.data;
             t.o_row = result.row;
             t.width = key > 0 ? j->dv : 0; /* nothing there yet */
-            multiply_scores(j, &w, &t, j->d, rows_from(q, from), kt, w.s);
+            multiply_scores(j, &w, &t, j->d, queries, kt, w.s);
             if (rows <= FEW && key + keys < j->tk)
                 fetch(&j->k, of_keys, key + keys);
             else if (rows <= FEW && entry + 1 < j->entries)
@@ -459,14 +556,12 @@ static void tile_backward(const job *j, const buffers *w, int64_t entry, int64_t
 {
     gradient to = gradient_of(j);
     int64_t of_keys = entry_of_keys(j, entry), at = entry * j->tq + row;
-    matrix q = rows_from(matrix_of(&j->q, entry), row);
-    matrix g = rows_from(matrix_of(&j->g, entry), row);
-    matrix k = rows_from(matrix_of(&j->k, of_keys), key);
-    matrix dq = { to.q + row_of(entry, j->heads, j->tq, row, j->d, to.q_row), to.q_row, 1, false };
-    matrix dk = { to.k + row_of(of_keys, j->groups, j->tk, key, j->d, to.k_row), to.k_row, 1,
-                  false };
-    matrix dv = { to.v + row_of(of_keys, j->groups, j->tk, key, j->dv, to.v_row), to.v_row, 1,
-                  false };
+    matrix q = rows_of(j, rows_from(matrix_of(&j->q, entry), row), rows, j->d, w->q);
+    matrix g = rows_of(j, rows_from(matrix_of(&j->g, entry), row), rows, j->dv, w->g);
+    matrix k = w->keys;
+    matrix dq = f32_rows(to.q + row_of(entry, j->heads, j->tq, row, j->d, to.q_row), to.q_row);
+    matrix dk = f32_rows(to.k + row_of(of_keys, j->groups, j->tk, key, j->d, to.k_row), to.k_row);
+    matrix dv = f32_rows(to.v + row_of(of_keys, j->groups, j->tk, key, j->dv, to.v_row), to.v_row);
 
     gd_attention_tile t = tile_of(j, entry, row, rows, key, keys);
     multiply_scores(j, w, &t, j->d, q, w->kt, w->s);
@@ -498,8 +593,9 @@ static void keys_backward(const job *j, int64_t of_keys, int64_t key, int64_t he
 {
     int64_t keys = least(KEYS, j->tk - key), first = first_query(j, key);
     buffers w = buffers_of(j, thread);
-    w.kt = transpose_keys(j, keys, j->d, rows_from(matrix_of(&j->k, of_keys), key), w.kt);
-    w.vt = transpose_keys(j, keys, j->dv, rows_from(matrix_of(&j->v, of_keys), key), w.vt);
+    w.keys = k_at(j, &w, of_keys, key, keys);
+    w.kt = transpose_keys(j, keys, j->d, w.keys, w.kt);
+    w.vt = transpose_keys(j, keys, j->dv, v_at(j, &w, of_keys, key, keys), w.vt);
     for (int64_t entry = head; entry < head + share; entry++)
         for (int64_t row = first / j->rows * j->rows; row < j->tq; row += j->rows) {
             int64_t from = row < first ? first : row, rows = least(row + j->rows, j->tq) - from;
@@ -515,7 +611,7 @@ static void range_backward(void *context, int64_t begin, int64_t end, int thread
     int64_t share = j->heads / j->groups;
     for (int64_t of_keys = begin; of_keys < end; of_keys++) {
         int64_t head = of_keys / j->groups * j->heads + of_keys % j->groups * share;
-        matrix dq = { to.q + row_of(head, j->heads, j->tq, 0, j->d, to.q_row), to.q_row, 1, false };
+        matrix dq = f32_rows(to.q + row_of(head, j->heads, j->tq, 0, j->d, to.q_row), to.q_row);
         clear(dq, 0, unseeing(j), share * j->d);
         for (int64_t key = 0; key < j->tk; key += KEYS)
             keys_backward(j, of_keys, key, head, share, thread);
@@ -650,9 +746,10 @@ static int64_t grain(const job *j, int64_t queries)
 
 bool gd_attention_takes(const gd_kernel_call *call)
 {
-    const gd_cpu_device *cpu = (const gd_cpu_device *)call->device;
-    const gd_dtype dtype = call->in[0].layout->dtype;
-    return dtype != GD_BF16 || cpu->gemm_bf16->b_packed_bytes == (int)sizeof(uint16_t);
+    const gd_layout *q = call->in[0].layout, *k = call->in[1].layout, *v = call->in[2].layout;
+    const bool widens = gd_dtype_is_half(k->dtype) || k->dtype == GD_I8;
+    return !widens || (q->dtype == GD_BF16 && multiplies_bf16(call)) ||
+           q->shape[q->rank - 1] + v->shape[v->rank - 1] <= GD_ATTENTION_WIDTH;
 }
 
 void gd_attention_explain(const gd_kernel_call *call, gd_text *text)
@@ -667,8 +764,9 @@ void gd_attention_explain(const gd_kernel_call *call, gd_text *text)
         gd_text_add(text, "rows: f64");
         return;
     }
-    gd_text_add(text, "tiles of %lld x %d%s%s", (long long)j.rows, KEYS,
-                j.is_bf16 ? " in bf16" : "", j.attr->causal ? ", on the diagonal by strips" : "");
+    gd_text_add(text, "tiles of %lld x %d%s%s%s", (long long)j.rows, KEYS,
+                j.is_bf16 ? " in bf16" : "", j.attr->causal ? ", on the diagonal by strips" : "",
+                j.widens_k ? "; widened by blocks" : "");
     if (j.is_bf16)
         gd_text_add(text, "; products pack keys");
     else if (j.rows <= FEW)

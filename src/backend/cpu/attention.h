@@ -7,10 +7,14 @@
  * max(m, max S), a = exp(m - m'), l = l a + sum(exp(S - m')), O = O a + exp(S - m') V; at the end O
  * / l.
  *
- * bf16: the products multiply bf16 with sums in f32 (gemm_half.h); a tile's scores, softmax, sums
- * and gradients are f32; what is multiplied next, exp(S - m') with dropout, and the gradient of
- * the scores, is rounded to bf16 once (l is of numbers not rounded). O and the gradients of q, k
- * and v are added up in f32.
+ * bf16 where instructions multiply it: the products multiply bf16 with sums in f32 (gemm_half.h); a
+ * tile's scores, softmax, sums and gradients are f32; what is multiplied next, exp(S - m') with
+ * dropout, and the gradient of the scores, is rounded to bf16 once (l is of numbers not rounded). O
+ * and the gradients of q, k and v are added up in f32.
+ *
+ * f16, and bf16 elsewhere: rows are widened to f32, which holds them exactly, in the thread's scratch,
+ * a tile's queries and a block of keys at a time; so are keys and values of halves, or of i8 with a
+ * scale for each row, beside queries of f32 (attention_narrow). All else is as of f32, with its bits.
  */
 #ifndef GD_BACKEND_CPU_ATTENTION_H
 #define GD_BACKEND_CPU_ATTENTION_H
@@ -52,19 +56,32 @@ typedef struct gd_attention_tile {
     int64_t result_row, g_row, g_column;
 } gd_attention_tile;
 
+/* Rows that are not f32: halves, or i8 with a scale for each row. */
+typedef struct gd_attention_rows {
+    const void *data;    // [rows, width]
+    int64_t row, column; /* strides in elements */
+    int64_t rows, width;
+    const float *scale; // of i8: [rows], scale_row apart
+    int64_t scale_row;
+} gd_attention_rows;
+
+#define GD_ATTENTION_SLACK 16 /* numbers behind the last row that `widen` may write */
+
 typedef struct gd_attention_loops {
+    /* x as f32, to [rows, width], contiguous; by dtype: f16, bf16 and i8 */
+    void (*widen[GD_DTYPE_COUNT])(const gd_attention_rows *x, float *to);
     /* to [width, rows], distance GD_ATTENTION_ROW, is the transpose of x [rows, width] */
     void (*transpose)(const float *x, int64_t row, int64_t column, int64_t rows, int64_t width,
                       float *to);
     void (*weights)(gd_attention_tile *tile);                  /* a step of the forward pass */
-    void (*finish)(gd_attention_tile *tile, float *logarithm); /* O / l, and m + log l */
+    void (*finish)(gd_attention_tile *tile, float *logarithm); /* O / l; m + log l, unless NULL */
     void (*gradients)(gd_attention_tile *tile); /* s -> dropped weights, dp -> gradient */
     double (*exp)(double x);                    /* for f64 */
     double (*log)(double x);
 } gd_attention_loops;
 
-/* f32 and f64; bf16 where instructions multiply it. Elsewhere products would widen it anew in each
- * tile: cast before, all of it is widened once. */
+/* f32 and f64; bf16 where instructions multiply it; halves that are widened, in heads whose blocks fit
+ * the scratch. */
 bool gd_attention_takes(const gd_kernel_call *call);
 gd_workspace gd_attention_scratch(const gd_kernel_call *call);
 void gd_attention_explain(const gd_kernel_call *call, gd_text *text);

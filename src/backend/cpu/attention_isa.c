@@ -4,7 +4,7 @@
 #include "backend/cpu/attention.h"
 
 #include "backend/cpu/isa.h"
-#include "backend/cpu/simd.h"
+#include "backend/cpu/simd_half.h"
 #include "backend/cpu/vecmath.h"
 #include "base/half.h"
 
@@ -254,7 +254,8 @@ static void finish(gd_attention_tile *t, float *logarithm)
         float *o = t->o + i * t->o_row;
         for (int64_t j = 0; j < t->width; j++)
             o[j] = o[j] * inverse;
-        logarithm[i] = l == 0.0f ? INFINITY : t->max[i] + gd_log_f32(l);
+        if (logarithm)
+            logarithm[i] = l == 0.0f ? INFINITY : t->max[i] + gd_log_f32(l);
     }
 }
 
@@ -330,6 +331,41 @@ static void gradients(gd_attention_tile *t)
     }
 }
 
+/* Vectors go over the end of a row, where the next one is written afterwards. */
+#define WIDEN(half)                                                                          \
+    static void widen_##half(const gd_attention_rows *x, float *to)                          \
+    {                                                                                        \
+        const int64_t width = x->width, whole = width / VF32_LANES * VF32_LANES;             \
+        const uint16_t *from = x->data;                                                      \
+        for (int64_t i = 0; i < x->rows; i++, from += x->row, to += width) {                 \
+            for (int64_t j = 0; x->column != 1 && j < width; j++)                            \
+                to[j] = gd_##half##_to_f32(from[j * x->column]);                             \
+            if (x->column != 1)                                                              \
+                continue;                                                                    \
+            for (int64_t j = 0; j < whole; j += VF32_LANES)                                  \
+                vf32_store(to + j, vf32_load_##half(from + j));                              \
+            if (whole < width)                                                               \
+                vf32_store(to + whole, vf32_load_first_##half(from + whole, width - whole)); \
+        }                                                                                    \
+    }
+WIDEN(f16)
+WIDEN(bf16)
+
+static void widen_i8(const gd_attention_rows *x, float *to)
+{
+    const int8_t *from = x->data;
+    for (int64_t i = 0; i < x->rows; i++, from += x->row, to += x->width) {
+        const float scale = x->scale[i * x->scale_row];
+        if (x->column == 1)
+            for (int64_t j = 0; j < x->width; j++)
+                to[j] = (float)from[j] * scale;
+        else
+            for (int64_t j = 0; j < x->width; j++)
+                to[j] = (float)from[j * x->column] * scale;
+    }
+}
+_Static_assert(VF32_LANES <= GD_ATTENTION_SLACK, "the last row's end is in the slack");
+
 static void transpose(const float *x, int64_t row, int64_t column, int64_t rows, int64_t width,
                       float *to)
 {
@@ -360,12 +396,15 @@ static double logarithm(double x)
     return gd_log_f64(x);
 }
 
-static const gd_attention_loops loops = { .transpose = transpose,
-                                          .weights = weights,
-                                          .finish = finish,
-                                          .gradients = gradients,
-                                          .exp = exponential,
-                                          .log = logarithm };
+static const gd_attention_loops loops = {
+    .widen = { [GD_F16] = widen_f16, [GD_BF16] = widen_bf16, [GD_I8] = widen_i8 },
+    .transpose = transpose,
+    .weights = weights,
+    .finish = finish,
+    .gradients = gradients,
+    .exp = exponential,
+    .log = logarithm
+};
 
 static gd_status attention_kernel(const gd_kernel_call *call)
 {
@@ -381,4 +420,5 @@ void GD_ISA_NAME(gd_cpu_register_attention)(gd_kernel_fn *kernel)
 {
     kernel[GD_OP_attention] = attention_kernel;
     kernel[GD_OP_attention_grad] = attention_grad_kernel;
+    kernel[GD_OP_attention_narrow] = attention_kernel;
 }

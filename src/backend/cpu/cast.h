@@ -1,9 +1,10 @@
 /* backend/cpu/cast.h: what the two files of conversions share: single numbers converted, and the
- * loops of cast_rare_isa.c by name. Included by per-ISA files alone. */
+ * loops of cast_integer_isa.c by name. Included by files compiled once per instruction set alone. */
 #ifndef GD_BACKEND_CPU_CAST_H
 #define GD_BACKEND_CPU_CAST_H
 
 #include "backend/cpu/elementwise.h"
+#include "backend/cpu/isa.h"
 #include "base/half.h"
 
 #include <stdint.h>
@@ -79,17 +80,18 @@ GD_CAST_INLINE uint16_t u64_to_bf16(uint64_t x)
 #define GD_CAST_INDEPENDENT _Pragma("GCC ivdep")
 #endif
 
-/* ---- the loops of cast_rare_isa.c ---- */
+/* ---- the loops of cast_integer_isa.c ---- */
 
-#define GD_CAST_DECLARE(from, to) \
-    void gd_cast_##from##_##to(const void *x, const void *y, const void *z, void *out, int64_t n);
-#define GD_CAST_DECLARE_TO_RARE(from) \
+#define GD_CAST_DECLARE(from, to)                                                        \
+    void GD_ISA_NAME(gd_cast_##from##_##to)(const void *x, const void *y, const void *z, \
+                                            void *out, int64_t n);
+#define GD_CAST_DECLARE_TO_REST(from) \
     GD_CAST_DECLARE(from, i8)         \
     GD_CAST_DECLARE(from, i16)        \
     GD_CAST_DECLARE(from, u16)        \
     GD_CAST_DECLARE(from, u32)        \
     GD_CAST_DECLARE(from, u64)
-#define GD_CAST_DECLARE_FROM_RARE(from) \
+#define GD_CAST_DECLARE_FROM_REST(from) \
     GD_CAST_DECLARE(from, f32)          \
     GD_CAST_DECLARE(from, f64)          \
     GD_CAST_DECLARE(from, f16)          \
@@ -98,34 +100,34 @@ GD_CAST_INLINE uint16_t u64_to_bf16(uint64_t x)
     GD_CAST_DECLARE(from, i64)          \
     GD_CAST_DECLARE(from, u8)           \
     GD_CAST_DECLARE(from, bool)         \
-    GD_CAST_DECLARE_TO_RARE(from)
-GD_CAST_DECLARE_TO_RARE(f32)
-GD_CAST_DECLARE_TO_RARE(f64)
-GD_CAST_DECLARE_TO_RARE(f16)
-GD_CAST_DECLARE_TO_RARE(bf16)
-GD_CAST_DECLARE_TO_RARE(i32)
-GD_CAST_DECLARE_TO_RARE(i64)
-GD_CAST_DECLARE_TO_RARE(u8)
-GD_CAST_DECLARE_FROM_RARE(i8)
-GD_CAST_DECLARE_FROM_RARE(i16)
-GD_CAST_DECLARE_FROM_RARE(u16)
-GD_CAST_DECLARE_FROM_RARE(u32)
-GD_CAST_DECLARE_FROM_RARE(u64)
+    GD_CAST_DECLARE_TO_REST(from)
+GD_CAST_DECLARE_TO_REST(f32)
+GD_CAST_DECLARE_TO_REST(f64)
+GD_CAST_DECLARE_TO_REST(f16)
+GD_CAST_DECLARE_TO_REST(bf16)
+GD_CAST_DECLARE_TO_REST(i32)
+GD_CAST_DECLARE_TO_REST(i64)
+GD_CAST_DECLARE_TO_REST(u8)
+GD_CAST_DECLARE_FROM_REST(i8)
+GD_CAST_DECLARE_FROM_REST(i16)
+GD_CAST_DECLARE_FROM_REST(u16)
+GD_CAST_DECLARE_FROM_REST(u32)
+GD_CAST_DECLARE_FROM_REST(u64)
 
 /* Entries of the tables, of each instruction set. */
-#define GD_CAST_TO_RARE(from)                                         \
-    [GD_I8] = gd_cast_##from##_i8, [GD_I16] = gd_cast_##from##_i16,   \
-    [GD_U16] = gd_cast_##from##_u16, [GD_U32] = gd_cast_##from##_u32, \
-    [GD_U64] = gd_cast_##from##_u64
-#define GD_CAST_FROM_RARE(dtype, from)             \
-    [dtype] = { [GD_F32] = gd_cast_##from##_f32,   \
-                [GD_F64] = gd_cast_##from##_f64,   \
-                [GD_F16] = gd_cast_##from##_f16,   \
-                [GD_BF16] = gd_cast_##from##_bf16, \
-                [GD_I32] = gd_cast_##from##_i32,   \
-                [GD_I64] = gd_cast_##from##_i64,   \
-                [GD_U8] = gd_cast_##from##_u8,     \
-                [GD_BOOL] = gd_cast_##from##_bool, \
-                GD_CAST_TO_RARE(from) }
+#define GD_CAST_TO_REST(from)                                                                   \
+    [GD_I8] = GD_ISA_NAME(gd_cast_##from##_i8), [GD_I16] = GD_ISA_NAME(gd_cast_##from##_i16),   \
+    [GD_U16] = GD_ISA_NAME(gd_cast_##from##_u16), [GD_U32] = GD_ISA_NAME(gd_cast_##from##_u32), \
+    [GD_U64] = GD_ISA_NAME(gd_cast_##from##_u64)
+#define GD_CAST_FROM_REST(dtype, from)                          \
+    [dtype] = { [GD_F32] = GD_ISA_NAME(gd_cast_##from##_f32),   \
+                [GD_F64] = GD_ISA_NAME(gd_cast_##from##_f64),   \
+                [GD_F16] = GD_ISA_NAME(gd_cast_##from##_f16),   \
+                [GD_BF16] = GD_ISA_NAME(gd_cast_##from##_bf16), \
+                [GD_I32] = GD_ISA_NAME(gd_cast_##from##_i32),   \
+                [GD_I64] = GD_ISA_NAME(gd_cast_##from##_i64),   \
+                [GD_U8] = GD_ISA_NAME(gd_cast_##from##_u8),     \
+                [GD_BOOL] = GD_ISA_NAME(gd_cast_##from##_bool), \
+                GD_CAST_TO_REST(from) }
 
 #endif

@@ -6,7 +6,7 @@
  *   anything to bool   x != 0
  *   to float           rounded once, to nearest, ties to even, whatever lies between
  *
- * The loops from and to i8, i16, u16, u32 and u64 are in cast_rare_isa.c. Start at the table at the
+ * The loops from and to i8, i16, u16, u32 and u64 are in cast_integer_isa.c. Start at the table at the
  * end. */
 #include "backend/cpu/cast.h"
 #include "backend/cpu/isa.h"
@@ -137,7 +137,7 @@ const gd_ew_loop GD_ISA_NAME(gd_ew_casts)[GD_DTYPE_COUNT][GD_DTYPE_COUNT] = {
                  [GD_BOOL] = f32_to_bool_loop,
                  [GD_F16] = f32_to_f16_loop,
                  [GD_BF16] = f32_to_bf16_loop,
-                 GD_CAST_TO_RARE(f32) },
+                 GD_CAST_TO_REST(f32) },
     [GD_F64] = { [GD_F32] = f64_to_f32_loop,
                  [GD_I32] = f64_to_i32_loop,
                  [GD_I64] = f64_to_i64_loop,
@@ -145,7 +145,7 @@ const gd_ew_loop GD_ISA_NAME(gd_ew_casts)[GD_DTYPE_COUNT][GD_DTYPE_COUNT] = {
                  [GD_BOOL] = f64_to_bool_loop,
                  [GD_F16] = f64_to_f16_loop,
                  [GD_BF16] = f64_to_bf16_loop,
-                 GD_CAST_TO_RARE(f64) },
+                 GD_CAST_TO_REST(f64) },
     [GD_I32] = { [GD_F32] = i32_to_f32_loop,
                  [GD_F64] = i32_to_f64_loop,
                  [GD_I64] = i32_to_i64_loop,
@@ -153,7 +153,7 @@ const gd_ew_loop GD_ISA_NAME(gd_ew_casts)[GD_DTYPE_COUNT][GD_DTYPE_COUNT] = {
                  [GD_BOOL] = i32_to_bool_loop,
                  [GD_F16] = i32_to_f16_loop,
                  [GD_BF16] = i32_to_bf16_loop,
-                 GD_CAST_TO_RARE(i32) },
+                 GD_CAST_TO_REST(i32) },
     [GD_I64] = { [GD_F32] = i64_to_f32_loop,
                  [GD_F64] = i64_to_f64_loop,
                  [GD_I32] = i64_to_i32_loop,
@@ -161,7 +161,7 @@ const gd_ew_loop GD_ISA_NAME(gd_ew_casts)[GD_DTYPE_COUNT][GD_DTYPE_COUNT] = {
                  [GD_BOOL] = i64_to_bool_loop,
                  [GD_F16] = i64_to_f16_loop,
                  [GD_BF16] = i64_to_bf16_loop,
-                 GD_CAST_TO_RARE(i64) },
+                 GD_CAST_TO_REST(i64) },
     [GD_U8] = { [GD_F32] = u8_to_f32_loop,
                 [GD_F64] = u8_to_f64_loop,
                 [GD_I32] = u8_to_i32_loop,
@@ -169,7 +169,7 @@ const gd_ew_loop GD_ISA_NAME(gd_ew_casts)[GD_DTYPE_COUNT][GD_DTYPE_COUNT] = {
                 [GD_BOOL] = u8_to_bool_loop,
                 [GD_F16] = u8_to_f16_loop,
                 [GD_BF16] = u8_to_bf16_loop,
-                GD_CAST_TO_RARE(u8) },
+                GD_CAST_TO_REST(u8) },
     [GD_BOOL] = { [GD_F32] = u8_to_f32_loop,
                   [GD_F64] = u8_to_f64_loop,
                   [GD_I32] = u8_to_i32_loop,
@@ -177,7 +177,7 @@ const gd_ew_loop GD_ISA_NAME(gd_ew_casts)[GD_DTYPE_COUNT][GD_DTYPE_COUNT] = {
                   [GD_U8] = u8_to_u8_loop,
                   [GD_F16] = u8_to_f16_loop,
                   [GD_BF16] = u8_to_bf16_loop,
-                  GD_CAST_TO_RARE(u8) },
+                  GD_CAST_TO_REST(u8) },
     [GD_F16] = { [GD_F32] = f16_to_f32_loop,
                  [GD_F64] = f16_to_f64_loop,
                  [GD_I32] = f16_to_i32_loop,
@@ -185,7 +185,7 @@ const gd_ew_loop GD_ISA_NAME(gd_ew_casts)[GD_DTYPE_COUNT][GD_DTYPE_COUNT] = {
                  [GD_U8] = f16_to_u8_loop,
                  [GD_BOOL] = f16_to_bool_loop,
                  [GD_BF16] = f16_to_bf16_loop,
-                 GD_CAST_TO_RARE(f16) },
+                 GD_CAST_TO_REST(f16) },
     [GD_BF16] = { [GD_F32] = bf16_to_f32_loop,
                   [GD_F64] = bf16_to_f64_loop,
                   [GD_I32] = bf16_to_i32_loop,
@@ -193,10 +193,10 @@ const gd_ew_loop GD_ISA_NAME(gd_ew_casts)[GD_DTYPE_COUNT][GD_DTYPE_COUNT] = {
                   [GD_U8] = bf16_to_u8_loop,
                   [GD_BOOL] = bf16_to_bool_loop,
                   [GD_F16] = bf16_to_f16_loop,
-                  GD_CAST_TO_RARE(bf16) },
-    GD_CAST_FROM_RARE(GD_I8, i8),
-    GD_CAST_FROM_RARE(GD_I16, i16),
-    GD_CAST_FROM_RARE(GD_U16, u16),
-    GD_CAST_FROM_RARE(GD_U32, u32),
-    GD_CAST_FROM_RARE(GD_U64, u64),
+                  GD_CAST_TO_REST(bf16) },
+    GD_CAST_FROM_REST(GD_I8, i8),
+    GD_CAST_FROM_REST(GD_I16, i16),
+    GD_CAST_FROM_REST(GD_U16, u16),
+    GD_CAST_FROM_REST(GD_U32, u32),
+    GD_CAST_FROM_REST(GD_U64, u64),
 };

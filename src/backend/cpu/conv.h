@@ -1,8 +1,9 @@
-/* backend/cpu/conv.h: convolution in f32 as a matrix product whose one operand, the image seen
- * through the kernel's windows, is never made: the packing of the product (gemm.h) reads it out of
- * the image (implicit im2col; Chetlur et al. 2014).
+/* backend/cpu/conv.h: convolution in f32 and bf16 as a matrix product whose one operand, the image
+ * seen through the kernel's windows, is never made: the packing of the product (gemm.h) reads it out
+ * of the image (implicit im2col; Chetlur et al. 2014). Sums are f32; of bf16 operands they are within
+ * the bound of gemm_half.h.
  *
- * The results are DEFINED as gemm.h defines a product's: a chain of fused multiply-adds over blocks
+ * In f32 the results are DEFINED as gemm.h defines a product's: a chain of fused multiply-adds over blocks
  * of GD_GEMM_KC steps from 0, and block sums added in ascending order, where the steps are
  *     convolution               input channel of the group, then tap
  *                               then + bias, or + 0 without one, and ReLU
@@ -26,9 +27,10 @@ typedef struct gd_conv_args {
     const void *a, *b; /* the op's operands in their order, contiguous: of f32, or of bf16 */
     const float *bias; /* or NULL */
     float *out;
-    const struct gd_gemm_micro *bf16; /* of bf16: the kernels of its products */
-    int threads;                      /* at most */
-    const gd_paths *paths;            /* which way it is computed */
+    const struct gd_conv_micro *micro;   /* kernels of the operands' type */
+    const struct gd_gemm_micro *product; /* those of products, where `micro` names none */
+    int threads;                         /* at most */
+    const gd_paths *paths;               /* which way it is computed */
     gd_workspace workspace; /* of `threads` threads: a product's and GD_CONV_SCRATCH bytes each */
     /* Questions, one at a time: nothing is computed, and no data read. */
     gd_text *explain;      /* not NULL: how it is computed is added */
@@ -51,19 +53,10 @@ static inline void gd_conv_raise(const gd_conv_args *args, gd_workspace need)
 #define GD_CONV_SCRATCH        ((size_t)256 * 1024)
 #define GD_CONV_SCRATCH_BLOCKS 4
 
-/* One entry per instruction set: gd_conv_forward_f32_avx512 … */
+/* Each computes or, where it is asked a question, answers it. */
 typedef void (*gd_conv_fn)(const gd_conv_args *args);
-#define GD_CONV_DECLARE(isa)                                     \
-    void gd_conv_forward_f32_##isa(const gd_conv_args *args);    \
-    void gd_conv_grad_input_f32_##isa(const gd_conv_args *args); \
-    void gd_conv_grad_weight_f32_##isa(const gd_conv_args *args);
-GD_CONV_DECLARE(baseline)
-GD_CONV_DECLARE(avx2)
-GD_CONV_DECLARE(avx512)
-GD_CONV_DECLARE(neon)
-/* Operands of bf16, where AVX512-BF16 or AMX multiplies: conv_bf16_isa.c. */
-void gd_conv_forward_bf16(const gd_conv_args *args);
-void gd_conv_grad_input_bf16(const gd_conv_args *args);
-void gd_conv_grad_weight_bf16(const gd_conv_args *args);
+void gd_conv_forward(const gd_conv_args *args);
+void gd_conv_grad_input(const gd_conv_args *args);
+void gd_conv_grad_weight(const gd_conv_args *args);
 
 #endif

@@ -1,111 +1,82 @@
 /* backend/cpu/conv_window.h: the image seen through windows, as a matrix with a row for each
- * channel and tap and a column for each position of the window, of every image of the batch. It is
- * read in runs: positions that follow each other along an axis of the image. Start at window_t.
+ * channel and tap and a column for each position of the window, of every image of the batch; and
+ * where the columns of a convolution's product lie in its result, which is no matrix: images follow
+ * each other outside of channels, and of the gradient by the input only each stride-th element is of
+ * one product. The matrix is read in runs: positions that follow each other along an axis of the
+ * image. Start at gd_window.
  */
 #ifndef GD_BACKEND_CPU_CONV_WINDOW_H
 #define GD_BACKEND_CPU_CONV_WINDOW_H
 
 #include "backend/cpu/conv.h"
-#include "backend/cpu/gemm_real.h"
+#include "backend/cpu/gemm.h"
 
-typedef struct window_t {
-    const float *data; // [n, channels, size...], of one group; of bf16 not used
-    int64_t n_stride, c_stride;
+typedef struct gd_window {
+    int64_t n_stride, c_stride; /* in the image [n, channels, size...] of one group */
     int64_t size[GD_SPATIAL];
     int64_t count[GD_SPATIAL], plane; /* positions of the window */
     int64_t step[GD_SPATIAL];         /* between positions, in the image */
     int64_t taps[GD_SPATIAL], tap_count;
     /* tap t of position p is at p*step + first + t*gap */
     int64_t first[GD_SPATIAL], gap[GD_SPATIAL];
-} window_t;
+} gd_window;
 
 /* Positions that follow each other in a row of positions; `at` is where they go. */
-typedef struct run_t {
+typedef struct gd_window_run {
     int64_t n, z, y, x, at, count;
-} run_t;
+} gd_window_run;
 
 /* Elements `step` apart in the image, to go to `at`. */
-typedef struct piece_t {
+typedef struct gd_window_piece {
     int64_t from;
     int32_t at, count;
-} piece_t;
+} gd_window_piece;
+
+/* The pieces of a row of at most GD_GEMM_RUNS numbers that lie in the image as they lie in the row:
+ * number i of the row is data[shift + i] for the bits i of the mask. A window that keeps the size
+ * of an image has one for all that lies in the same image. */
+typedef struct gd_window_span {
+    int64_t shift;
+    uint32_t mask;
+} gd_window_span;
+
+/* From one image to the next, and from one position to the next along each axis. */
+typedef struct gd_conv_place {
+    int64_t n, step[GD_SPATIAL];
+    bool plain; /* positions follow each other */
+} gd_conv_place;
 
 /* Positions [first, first+count), counted through the batch, as runs; returns how many. */
-static __attribute__((noinline)) int list_runs(const window_t *w, int64_t first, int64_t count,
-                                               run_t *runs)
-{
-    int many = 0;
-    int64_t n = first / w->plane, rest = first % w->plane;
-    int64_t x = rest % w->count[2], y = rest / w->count[2] % w->count[1],
-            z = rest / w->count[2] / w->count[1];
-    for (int64_t at = 0; at < count; many++) {
-        const int64_t length = LEAST(w->count[2] - x, count - at);
-        runs[many] = (run_t){ n, z, y, x, at, length };
-        at += length;
-        x = 0;
-        if (++y == w->count[1]) {
-            y = 0;
-            if (++z == w->count[0]) {
-                z = 0;
-                n++;
-            }
-        }
-    }
-    return many;
-}
+int gd_window_runs(const gd_window *w, int64_t first, int64_t count, gd_window_run *runs);
 
 /* What tap `tap` sees of the image from the runs' positions, from channel 0 on; what they see of
  * the padding is left out. Returns how many pieces; *covered counts their elements. */
-static __attribute__((noinline)) int list_pieces(const window_t *w, int64_t tap, const run_t *runs,
-                                                 int run_count, piece_t *pieces, int64_t *covered)
-{
-    const int64_t tz = tap / (w->taps[1] * w->taps[2]), ty = tap / w->taps[2] % w->taps[1],
-                  tx = tap % w->taps[2];
-    const int64_t shift_z = w->first[0] + tz * w->gap[0], shift_y = w->first[1] + ty * w->gap[1],
-                  shift_x = w->first[2] + tx * w->gap[2], step = w->step[2];
-    int many = 0;
-    *covered = 0;
-    for (int i = 0; i < run_count; i++) {
-        const run_t *r = &runs[i];
-        const int64_t z = r->z * w->step[0] + shift_z, y = r->y * w->step[1] + shift_y,
-                      x = r->x * step + shift_x;
-        if (z < 0 || z >= w->size[0] || y < 0 || y >= w->size[1] || x >= w->size[2])
-            continue;
-        const int64_t low = x >= 0 ? 0 : step == 1 ? -x : (-x + step - 1) / step;
-        const int64_t room = step == 1 ? w->size[2] - x : (w->size[2] - x + step - 1) / step;
-        const int64_t high = LEAST(r->count, room);
-        if (low >= high)
-            continue;
-        const int64_t from =
-            r->n * w->n_stride + (z * w->size[1] + y) * w->size[2] + x + low * step;
-        const int32_t at = (int32_t)(r->at + low), length = (int32_t)(high - low);
-        *covered += length;
-        piece_t *last = many > 0 ? &pieces[many - 1] : NULL;
-        if (last && step == 1 && last->from + last->count == from && last->at + last->count == at)
-            last->count += length;
-        else
-            pieces[many++] = (piece_t){ from, at, length };
-    }
-    return many;
-}
+int gd_window_pieces(const gd_window *w, int64_t tap, const gd_window_run *runs, int run_count,
+                     gd_window_piece *pieces, int64_t *covered);
 
-/* Group 0 of x [n, c, in...] as y's positions see it. */
-static __attribute__((noinline)) void set_forward_window(const gd_conv_args *args, window_t *w)
-{
-    const gd_conv_sizes *s = &args->s;
-    const gd_conv_attr *attr = args->attr;
-    w->n_stride = s->groups * s->c * s->in_plane;
-    w->c_stride = s->in_plane;
-    w->plane = s->out_plane;
-    w->tap_count = s->taps;
-    for (int a = 0; a < GD_SPATIAL; a++) {
-        w->size[a] = s->in[a];
-        w->count[a] = s->out[a];
-        w->step[a] = attr->stride[a];
-        w->taps[a] = s->kernel[a];
-        w->first[a] = -attr->before[a];
-        w->gap[a] = attr->dilation[a];
-    }
-}
+/* The spans of some pieces; returns how many. */
+int gd_window_spans(const gd_window_piece *pieces, int many, gd_window_span *spans);
+
+/* Whether a window is an element of the image: rows of the matrix are planes. */
+bool gd_window_is_plain(const gd_window *w);
+
+/* Where columns [column, column+columns), at most GD_GEMM_RUNS of them, lie in a row of the result;
+ * returns how many runs. */
+int gd_conv_place_runs(const gd_window *w, const gd_conv_place *to, int64_t column, int64_t columns,
+                       gd_gemm_stretch *runs);
+
+/* x [n, c, in...] of a group as y's positions see it, and y [n, groups * o, out...], of which all
+ * positions are columns. */
+void gd_conv_forward_window(const gd_conv_args *args, gd_window *w);
+void gd_conv_forward_place(const gd_conv_sizes *s, gd_conv_place *to);
+
+/* What elements first, first + stride, … of each axis of x's gradient see, those that the same taps
+ * reach, and their addresses. */
+typedef struct gd_conv_phase {
+    int64_t a_tap[GD_SPATIAL];  /* from tap to tap, in a weight [taps...] */
+    int64_t tap_first, c_first; /* the first of these taps, and the first of these elements */
+} gd_conv_phase;
+gd_conv_phase gd_conv_phase_of(const gd_conv_args *args, const int64_t first[GD_SPATIAL],
+                               gd_window *w, gd_conv_place *to);
 
 #endif

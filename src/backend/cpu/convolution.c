@@ -2,8 +2,8 @@
  * convolution_grad_weight on the CPU. Here are plain loops over rows, whose inner loops compilers
  * vectorise. Padding counts as zeros that are multiplied: 0 times an infinite weight is NaN. Start
  * at the bottom. */
+#include "backend/cpu/conv_micro.h"
 #include "backend/cpu/cpu.h"
-#include "backend/cpu/gemm_micro.h"
 #include "base/error.h"
 #include "base/threads.h"
 #include "ops/spatial.h"
@@ -203,12 +203,7 @@ static gd_conv_sizes sizes_of(const gd_kernel_call *call, enum direction directi
     return gd_conv_sizes_of(x, w, y, ((const gd_conv_attr *)call->attr)->groups);
 }
 
-#ifdef GD_HAVE_AVX512
-static const gd_conv_fn bf16[] = { gd_conv_forward_bf16, gd_conv_grad_input_bf16,
-                                   gd_conv_grad_weight_bf16 };
-#else
-static const gd_conv_fn bf16[3];
-#endif
+static const gd_conv_fn directions[] = { gd_conv_forward, gd_conv_grad_input, gd_conv_grad_weight };
 
 /* Whether there is a kernel, for bf16 whether it pays. Where products widen it does not: packed windows
  * are the slowest of the ways that f32 has. Elsewhere a row of 32 positions of a window takes 5 ns to
@@ -219,7 +214,7 @@ bool gd_cpu_convolution_takes(const gd_kernel_call *call)
     const gd_cpu_device *cpu = (const gd_cpu_device *)call->device;
     if (call->in[0].layout->dtype != GD_BF16)
         return true;
-    if (!bf16[FORWARD] || cpu->gemm_bf16->b_packed_bytes != (int)sizeof(uint16_t))
+    if (!cpu->conv_bf16 || cpu->gemm_bf16->b_packed_bytes != (int)sizeof(uint16_t))
         return false;
     const enum direction direction = direction_of(call);
     const gd_conv_sizes s = sizes_of(call, direction);
@@ -227,18 +222,12 @@ bool gd_cpu_convolution_takes(const gd_kernel_call *call)
     return cpu->paths.conv == GD_CONV_PACKED || (rows >= LEAST_ROWS && channels >= LEAST_CHANNELS);
 }
 
-/* The result is f32; operands are, too, or bf16. */
-static void run_f32(const gd_conv_args *args, const gd_kernel_call *call)
-{
-    const gd_cpu_device *cpu = (const gd_cpu_device *)call->device;
-    (call->in[0].layout->dtype == GD_BF16 ? bf16 : cpu->conv_f32)[direction_of(call)](args);
-}
-
 /* asked: a call that is asked about may have no addresses: some stands for them, which nobody reads. */
 static gd_conv_args args_of(const gd_kernel_call *call, bool asked)
 {
     const gd_cpu_device *cpu = (const gd_cpu_device *)call->device;
     const enum direction direction = direction_of(call);
+    const bool is_bf16 = call->in[0].layout->dtype == GD_BF16;
     static float some[1];
     return (gd_conv_args){ .attr = call->attr,
                            .s = sizes_of(call, direction),
@@ -246,12 +235,14 @@ static gd_conv_args args_of(const gd_kernel_call *call, bool asked)
                            .b = asked ? some : call->in[1].data,
                            .bias = call->n > 2 && !asked ? call->in[2].data : NULL,
                            .out = asked ? some : call->out.data,
-                           .bf16 = cpu->gemm_bf16,
+                           .micro = is_bf16 ? cpu->conv_bf16 : cpu->conv_f32,
+                           .product = cpu->gemm_bf16,
                            .threads = cpu->base.threads,
                            .paths = &cpu->paths,
                            .workspace = gd_workspace_of(call) };
 }
 
+/* Sums are f32; operands are, too, or bf16. */
 static bool is_convolution_f32(const gd_kernel_call *call)
 {
     const gd_op_id id = call->op->id;
@@ -260,7 +251,7 @@ static bool is_convolution_f32(const gd_kernel_call *call)
            call->out.layout->dtype == GD_F32;
 }
 
-/* Weights decide between two ways (conv_images.h), when they are known: the larger of both. */
+/* Weights decide between two ways (conv_images.c), when they are known: the larger of both. */
 gd_workspace gd_cpu_convolution_scratch(const gd_kernel_call *call)
 {
     gd_workspace need = { 0 };
@@ -268,9 +259,9 @@ gd_workspace gd_cpu_convolution_scratch(const gd_kernel_call *call)
         return need;
     gd_conv_args args = args_of(call, true);
     args.scratch = &need;
-    run_f32(&args, call);
+    directions[direction_of(call)](&args);
     args.has_not_finite = true;
-    run_f32(&args, call);
+    directions[direction_of(call)](&args);
     return need;
 }
 
@@ -280,7 +271,7 @@ static gd_status convolution(const gd_kernel_call *call)
     const gd_layout *out = call->out.layout;
     if (out->dtype == GD_F32) {
         const gd_conv_args args = args_of(call, false);
-        run_f32(&args, call);
+        directions[direction_of(call)](&args);
         return GD_OK;
     }
     const enum direction direction = direction_of(call);
@@ -301,7 +292,7 @@ void gd_cpu_convolution_explain(const gd_kernel_call *call, gd_text *text)
         return;
     gd_conv_args args = args_of(call, true);
     args.explain = text;
-    run_f32(&args, call);
+    directions[direction_of(call)](&args);
 }
 
 void gd_cpu_register_convolution(gd_kernel_fn *kernel)

@@ -7,6 +7,7 @@
  */
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/attention.h"
+#include "backend/cpu/conv_micro.h"
 #include "backend/cpu/elementwise.h"
 #include "backend/cpu/gemm_half.h"
 #include "backend/cpu/recurrent.h"
@@ -27,19 +28,17 @@ typedef struct isa_kernels {
     register_fn elementwise, reduce, softmax, norm, attention, recurrent, pooling;
     const gd_gemm_micro *gemm_f32, *gemm_f64;
     gd_quantized_kernels quantized;
-    gd_conv_fn conv[3];
+    const gd_conv_micro *conv_f32;
 } isa_kernels;
 
-#define KERNELS_OF(isa)                                                                            \
-    {                                                                                              \
-        gd_cpu_register_elementwise_##isa, gd_cpu_register_reduce_##isa,                           \
-            gd_cpu_register_softmax_##isa, gd_cpu_register_norm_##isa,                             \
-            gd_cpu_register_attention_##isa, gd_cpu_register_recurrent_##isa,                      \
-            gd_cpu_register_pooling_##isa, &gd_gemm_f32_##isa, &gd_gemm_f64_##isa,                 \
-            { gd_quantize_rows_##isa, gd_quantized_columns_##isa, &gd_quantized_tiles_##isa },     \
-        {                                                                                          \
-            gd_conv_forward_f32_##isa, gd_conv_grad_input_f32_##isa, gd_conv_grad_weight_f32_##isa \
-        }                                                                                          \
+#define KERNELS_OF(isa)                                                                        \
+    {                                                                                          \
+        gd_cpu_register_elementwise_##isa, gd_cpu_register_reduce_##isa,                       \
+            gd_cpu_register_softmax_##isa, gd_cpu_register_norm_##isa,                         \
+            gd_cpu_register_attention_##isa, gd_cpu_register_recurrent_##isa,                  \
+            gd_cpu_register_pooling_##isa, &gd_gemm_f32_##isa, &gd_gemm_f64_##isa,             \
+            { gd_quantize_rows_##isa, gd_quantized_columns_##isa, &gd_quantized_tiles_##isa }, \
+            &gd_conv_f32_##isa                                                                 \
     }
 static const isa_kernels kernels[GD_ISA_COUNT] = {
     [GD_ISA_BASELINE] = KERNELS_OF(baseline),
@@ -87,7 +86,11 @@ static void fill_table(gd_cpu_device *cpu)
         cpu->quantized = (gd_quantized_kernels){ gd_quantize_rows_vnni, gd_quantized_columns_vnni,
                                                  &gd_quantized_tiles_vnni };
 #endif
-    memcpy(cpu->conv_f32, chosen->conv, sizeof cpu->conv_f32);
+    cpu->conv_f32 = chosen->conv_f32;
+#ifdef GD_HAVE_AVX512
+    if (cpu->isa == GD_ISA_AVX512)
+        cpu->conv_bf16 = &gd_conv_bf16_avx512;
+#endif
     chosen->elementwise(cpu->base.kernel);
     chosen->reduce(cpu->base.kernel);
     chosen->softmax(cpu->base.kernel);
@@ -103,6 +106,7 @@ static void fill_table(gd_cpu_device *cpu)
     cpu->base.takes[GD_OP_recurrent_grad] = gd_recurrent_takes;
     cpu->base.takes[GD_OP_attention] = gd_attention_takes;
     cpu->base.takes[GD_OP_attention_grad] = gd_attention_takes;
+    cpu->base.takes[GD_OP_attention_narrow] = gd_attention_takes;
     gd_cpu_register_memory(cpu->base.kernel);
     gd_cpu_register_sort(cpu->base.kernel);
     gd_cpu_register_matmul(cpu->base.kernel);
@@ -163,6 +167,7 @@ static gd_device *cpu_open(const gd_open_options *options, int index)
     cpu->base.name = gd_backend_cpu.name;
     cpu->base.isa = gd_isa_name(isa);
     cpu->base.half_products = GD_DTYPE_SET(GD_BF16) | GD_DTYPE_SET(GD_F16);
+    cpu->base.half_recurrent = true;
     cpu->base.host_memory = true;
     cpu->base.alignment = 64;
     cpu->base.limits = limits;
@@ -265,6 +270,7 @@ static const struct {
     [GD_OP_convolution_grad_weight] = { gd_cpu_convolution_scratch, gd_cpu_convolution_explain },
     [GD_OP_attention] = { gd_attention_scratch, gd_attention_explain },
     [GD_OP_attention_grad] = { gd_attention_scratch, gd_attention_explain },
+    [GD_OP_attention_narrow] = { gd_attention_scratch, gd_attention_explain },
     [GD_OP_recurrent] = { gd_recurrent_scratch, gd_recurrent_explain },
     [GD_OP_recurrent_grad] = { gd_recurrent_scratch, gd_recurrent_explain },
     [GD_OP_sum] = { gd_reduce_scratch, gd_reduce_explain },

@@ -15,14 +15,14 @@ typedef struct gd_cpu_device {
     gd_isa isa;
     const gd_gemm_micro *gemm_f32, *gemm_f64, *gemm_bf16, *gemm_f16;
     gd_quantized_kernels quantized;
-    gd_conv_fn conv_f32[3]; /* forward, gradient by the input, by the weight */
+    const struct gd_conv_micro *conv_f32, *conv_bf16; /* the last NULL: there is none */
     gd_paths paths;
     gd_workspace workspace; /* of kernels whose call has none */
 } gd_cpu_device;
 
 /* What a kernel may take of a thread's scratch beside the products that it asks for. */
 #define GD_CPU_SCRATCH        ((size_t)256 * 1024)
-#define GD_CPU_WIDE_SCRATCH   ((size_t)544 * 1024) /* attention */
+#define GD_CPU_WIDE_SCRATCH   ((size_t)929 * 1024) /* attention */
 #define GD_CPU_SCRATCH_BLOCKS 256                  /* in so many blocks */
 
 /* Where a call works: in the memory that its plan placed for it, made for as many threads as there

@@ -35,6 +35,18 @@ static bool takes_number(const gd_ew_program *p, int i)
             gd_ew_extent_of(p, step->from[1]) == GD_EW_ROW);
 }
 
+/* Whether Adam's step alone reads source s, as one of its numbers: the first element is enough. */
+static bool is_number_of_adam(const gd_ew_program *p, int s)
+{
+    bool is_adams = false, is_others = false;
+    for (int i = 0; i < p->n_steps; i++)
+        for (int k = 0; k < 3 && p->step[i].kind != GD_EW_ADAM; k++)
+            is_others |= p->step[i].from[k] == s;
+    for (int k = 0; k < GD_ADAM_OPERANDS; k++)
+        *(k < GD_ADAM_NUMBERS ? &is_others : &is_adams) |= p->adam[k] == s;
+    return is_adams && !is_others;
+}
+
 void gd_ew_find_chains(gd_ew_program *p)
 {
     int64_t count = 1;
@@ -53,14 +65,14 @@ void gd_ew_find_chains(gd_ew_program *p)
                 (uint8_t)(k == i && (end - i >= least || takes_number(p, i)) ? end - i : 0);
     }
     p->part = GD_EW_PIECE;
-    const bool is_adam = p->n_steps == 1 && p->step[0].kind == GD_EW_ADAM;
-    if (p->row_length > 0 || p->n_steps == 0 || (p->span[0] < p->n_steps && !is_adam))
+    bool has_adam = false;
+    for (int i = 0; i < p->n_steps; i++)
+        has_adam |= p->step[i].kind == GD_EW_ADAM;
+    if (p->row_length > 0 || p->n_steps == 0 || (p->span[0] < p->n_steps && !has_adam))
         return;
-    p->part = is_adam ? 1 : GD_EW_CHAIN_BLOCK;
+    p->part = has_adam ? 1 : GD_EW_CHAIN_BLOCK;
     for (int s = 0; s < p->n_sources; s++) {
-        bool varies = false;
-        for (int k = 0; k < GD_ADAM_NUMBERS && is_adam; k++)
-            varies |= p->adam[k] == s; /* read element by element all the same */
+        bool varies = has_adam && !is_number_of_adam(p, s);
         for (int axis = 0; axis < p->rank; axis++)
             varies |= p->source[s].stride[axis] != 0;
         if (!varies)

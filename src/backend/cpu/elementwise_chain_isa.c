@@ -8,7 +8,6 @@
 #include "backend/cpu/elementwise.h"
 #include "backend/cpu/isa.h"
 
-#if defined(GD_ISA_AVX2_BUILD) || defined(GD_ISA_AVX512_BUILD)
 #include <immintrin.h>
 
 #if defined(GD_ISA_AVX512_BUILD)
@@ -131,4 +130,3 @@ void GD_ISA_NAME(gd_ew_chain)(const gd_ew_link *links, char *const *slot, int64_
         handlers[links->handler](links, slot, at, row, none, none, none, none, none, none, none,
                                  none);
 }
-#endif

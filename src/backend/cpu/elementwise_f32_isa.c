@@ -8,7 +8,6 @@
 #define GD_T_FLOAT  1
 #include "backend/cpu/elementwise_loops.h"
 
-#if !defined(GD_ISA_AVX512_BUILD) /* division is no faster there, so AVX-512 uses AVX2's loop */
 void GD_ISA_NAME(gd_ew_adam_f32)(const float *const *from, float *const *to, int64_t n);
 void GD_ISA_NAME(gd_ew_adam_f32)(const float *const *from, float *const *to, int64_t n)
 {
@@ -27,4 +26,3 @@ void GD_ISA_NAME(gd_ew_adam_f32)(const float *const *from, float *const *to, int
         new_v[i] = second;
     }
 }
-#endif

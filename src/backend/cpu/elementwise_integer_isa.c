@@ -18,6 +18,31 @@
 #define GD_T_UNSIGNED 1
 #include "backend/cpu/elementwise_loops.h"
 
+#define GD_T        int8_t
+#define GD_T_SUFFIX i8
+#define GD_T_SIGNED 1
+#include "backend/cpu/elementwise_loops.h"
+
+#define GD_T        int16_t
+#define GD_T_SUFFIX i16
+#define GD_T_SIGNED 1
+#include "backend/cpu/elementwise_loops.h"
+
+#define GD_T          uint16_t
+#define GD_T_SUFFIX   u16
+#define GD_T_UNSIGNED 1
+#include "backend/cpu/elementwise_loops.h"
+
+#define GD_T          uint32_t
+#define GD_T_SUFFIX   u32
+#define GD_T_UNSIGNED 1
+#include "backend/cpu/elementwise_loops.h"
+
+#define GD_T          uint64_t
+#define GD_T_SUFFIX   u64
+#define GD_T_UNSIGNED 1
+#include "backend/cpu/elementwise_loops.h"
+
 /* Elements of 16 bits, for `where` over the half dtypes. */
 #define GD_T        uint16_t
 #define GD_T_SUFFIX half

@@ -7,16 +7,16 @@
 #include "backend/cpu/reduce_isa.h"
 
 extern const gd_ew_loop GD_ISA_NAME(gd_ew_ops_f32)[GD_OP_ELEMENTWISE_COUNT];
-extern const gd_ew_loop GD_ISA_NARROW_NAME(gd_ew_ops_f64)[GD_OP_ELEMENTWISE_COUNT];
-extern const gd_ew_loop GD_ISA_NARROW_NAME(gd_ew_ops_i32)[GD_OP_ELEMENTWISE_COUNT];
-extern const gd_ew_loop GD_ISA_NARROW_NAME(gd_ew_ops_i64)[GD_OP_ELEMENTWISE_COUNT];
-extern const gd_ew_loop GD_ISA_NARROW_NAME(gd_ew_ops_u8)[GD_OP_ELEMENTWISE_COUNT];
-extern const gd_ew_loop GD_ISA_NARROW_NAME(gd_ew_ops_half)[GD_OP_ELEMENTWISE_COUNT];
-extern const gd_ew_loop gd_ew_ops_i8_baseline[GD_OP_ELEMENTWISE_COUNT],
-    gd_ew_ops_i16_baseline[GD_OP_ELEMENTWISE_COUNT],
-    gd_ew_ops_u16_baseline[GD_OP_ELEMENTWISE_COUNT],
-    gd_ew_ops_u32_baseline[GD_OP_ELEMENTWISE_COUNT],
-    gd_ew_ops_u64_baseline[GD_OP_ELEMENTWISE_COUNT];
+extern const gd_ew_loop GD_ISA_NAME(gd_ew_ops_f64)[GD_OP_ELEMENTWISE_COUNT];
+extern const gd_ew_loop GD_ISA_NAME(gd_ew_ops_i32)[GD_OP_ELEMENTWISE_COUNT];
+extern const gd_ew_loop GD_ISA_NAME(gd_ew_ops_i64)[GD_OP_ELEMENTWISE_COUNT];
+extern const gd_ew_loop GD_ISA_NAME(gd_ew_ops_u8)[GD_OP_ELEMENTWISE_COUNT];
+extern const gd_ew_loop GD_ISA_NAME(gd_ew_ops_half)[GD_OP_ELEMENTWISE_COUNT];
+extern const gd_ew_loop GD_ISA_NAME(gd_ew_ops_i8)[GD_OP_ELEMENTWISE_COUNT],
+    GD_ISA_NAME(gd_ew_ops_i16)[GD_OP_ELEMENTWISE_COUNT],
+    GD_ISA_NAME(gd_ew_ops_u16)[GD_OP_ELEMENTWISE_COUNT],
+    GD_ISA_NAME(gd_ew_ops_u32)[GD_OP_ELEMENTWISE_COUNT],
+    GD_ISA_NAME(gd_ew_ops_u64)[GD_OP_ELEMENTWISE_COUNT];
 extern const gd_ew_loop GD_ISA_NAME(gd_ew_casts)[GD_DTYPE_COUNT][GD_DTYPE_COUNT];
 #define DECLARE_COPY(name)                                                                   \
     void GD_ISA_NAME(name)(const void *x, int64_t row_stride, int64_t col_stride, void *out, \
@@ -35,23 +35,23 @@ DECLARE_COPY(gd_ew_copy_streamed_64)
 void GD_ISA_NAME(gd_ew_stream)(void *to, const void *from, size_t bytes);
 void GD_ISA_NAME(gd_ew_chain)(const gd_ew_link *links, char *const *slot, int64_t begin,
                               int64_t end, int64_t row);
-void GD_ISA_NARROW_NAME(gd_ew_adam_f32)(const float *const *from, float *const *to, int64_t n);
+void GD_ISA_NAME(gd_ew_adam_f32)(const float *const *from, float *const *to, int64_t n);
 
 const gd_ew_table GD_ISA_NAME(gd_ew_table) = {
     .op = {
         [GD_F32] = GD_ISA_NAME(gd_ew_ops_f32),
-        [GD_F64] = GD_ISA_NARROW_NAME(gd_ew_ops_f64),
-        [GD_I32] = GD_ISA_NARROW_NAME(gd_ew_ops_i32),
-        [GD_I64] = GD_ISA_NARROW_NAME(gd_ew_ops_i64),
-        [GD_U8] = GD_ISA_NARROW_NAME(gd_ew_ops_u8),
-        [GD_BOOL] = GD_ISA_NARROW_NAME(gd_ew_ops_u8),
-        [GD_F16] = GD_ISA_NARROW_NAME(gd_ew_ops_half),
-        [GD_BF16] = GD_ISA_NARROW_NAME(gd_ew_ops_half),
-        [GD_I8] = gd_ew_ops_i8_baseline,
-        [GD_I16] = gd_ew_ops_i16_baseline,
-        [GD_U16] = gd_ew_ops_u16_baseline,
-        [GD_U32] = gd_ew_ops_u32_baseline,
-        [GD_U64] = gd_ew_ops_u64_baseline,
+        [GD_F64] = GD_ISA_NAME(gd_ew_ops_f64),
+        [GD_I32] = GD_ISA_NAME(gd_ew_ops_i32),
+        [GD_I64] = GD_ISA_NAME(gd_ew_ops_i64),
+        [GD_U8] = GD_ISA_NAME(gd_ew_ops_u8),
+        [GD_BOOL] = GD_ISA_NAME(gd_ew_ops_u8),
+        [GD_F16] = GD_ISA_NAME(gd_ew_ops_half),
+        [GD_BF16] = GD_ISA_NAME(gd_ew_ops_half),
+        [GD_I8] = GD_ISA_NAME(gd_ew_ops_i8),
+        [GD_I16] = GD_ISA_NAME(gd_ew_ops_i16),
+        [GD_U16] = GD_ISA_NAME(gd_ew_ops_u16),
+        [GD_U32] = GD_ISA_NAME(gd_ew_ops_u32),
+        [GD_U64] = GD_ISA_NAME(gd_ew_ops_u64),
     },
     .cast = GD_ISA_NAME(gd_ew_casts),
     .copy = {
@@ -70,7 +70,7 @@ const gd_ew_table GD_ISA_NAME(gd_ew_table) = {
 #if defined(GD_ISA_AVX2_BUILD) || defined(GD_ISA_AVX512_BUILD)
     .chain = GD_ISA_NAME(gd_ew_chain),
 #endif
-    .adam = GD_ISA_NARROW_NAME(gd_ew_adam_f32),
+    .adam = GD_ISA_NAME(gd_ew_adam_f32),
     .reduce = {
         GD_ISA_NAME(gd_reducers_sum),
         GD_ISA_NAME(gd_reducers_prod),

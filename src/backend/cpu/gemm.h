@@ -35,8 +35,9 @@ typedef struct gd_gemm_stretch {
 typedef struct gd_gemm_access gd_gemm_access;
 typedef struct gd_gemm_micro gd_gemm_micro;
 struct gd_gemm_access {
+    size_t stage_bytes; /* that packers work in, at most GD_GEMM_STAGE_BYTES */
     /* Rows [0, rows) and steps [step, step+depth) of A, as micro->pack_a leaves them. NULL: A has
-     * strides. stage: GD_GEMM_STAGE_BYTES to work in. */
+     * strides. */
     void (*pack_a)(const gd_gemm_access *access, const gd_gemm_micro *micro, void *dst,
                    const void *a, int64_t a_row, int64_t rows, int64_t step, int64_t depth,
                    int64_t *row_stride, int64_t *step_stride, void *stage);

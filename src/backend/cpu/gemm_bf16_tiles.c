@@ -208,6 +208,7 @@ const gd_gemm_micro gd_gemm_bf16_tiles = { .name = "AMX",
                                            .widths = 2,
                                            .pack_a = pack_a,
                                            .pack_b = pack_b,
+                                           .copy_runs = copy_runs,
                                            .relu_grad = relu_grad,
                                            .begin = begin,
                                            .end = end };

@@ -123,7 +123,7 @@ static gd_gemm_choice choose_pack_a(const gd_gemm_micro *micro, const gd_paths *
         return (gd_gemm_choice){ paths->matmul == GD_MATMUL_PACKED, forced };
     if (p->a_col == 1 && m > 8 && gd_gemm_collide(p->a_row * micro->a_bytes))
         return (gd_gemm_choice){ 1, "rows collide in the caches" };
-    if (p->a_col != 1 && n > DIRECT_COLUMNS)
+    if (p->a_col != 1 && (n > DIRECT_COLUMNS || p->access))
         return (gd_gemm_choice){ 1, "transposed, and many columns read it" };
     return (gd_gemm_choice){ 0, "tiles read any strides" };
 }

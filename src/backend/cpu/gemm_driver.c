@@ -75,21 +75,6 @@ static void tile_by_copy(const gd_gemm_micro *micro, gd_gemm_tile t, int64_t row
         copy_matrix(c, c_row, c_col, copy, row, 1, rows, t.columns, micro->c_bytes);
 }
 
-/* Columns of the rows of C, those of some runs, to the rows of a tile, or back. */
-static void copy_runs(const gd_gemm_micro *micro, char *copy, char *c, int64_t c_row, int64_t rows,
-                      const gd_gemm_stretch *runs, int many, bool back)
-{
-    const int bytes = micro->c_bytes;
-    for (int k = 0; k < many; k++) {
-        const gd_gemm_stretch *r = &runs[k];
-        char *at = copy + r->at * bytes, *from = c + r->from * bytes;
-        if (back)
-            copy_matrix(from, c_row, r->stride, at, micro->columns, 1, rows, r->count, bytes);
-        else
-            copy_matrix(at, micro->columns, 1, from, c_row, r->stride, rows, r->count, bytes);
-    }
-}
-
 /* A tile whose columns of C gd_gemm_access finds: in place, if they are contiguous and the kernel
  * writes no others; else by way of a copy. t.c is row `row` of C. */
 static void tile_by_runs(const gd_gemm_product *p, const gd_gemm_micro *micro, gd_gemm_tile t,
@@ -110,12 +95,12 @@ static void tile_by_runs(const gd_gemm_product *p, const gd_gemm_micro *micro, g
     const int64_t written = (rows + unit - 1) / unit * unit;
     if (t.accumulate) {
         memset(copy, 0, (size_t)(written * micro->columns * micro->c_bytes));
-        copy_runs(micro, copy, c, c_row, rows, runs, many, false);
+        micro->copy_runs(copy, micro->columns, c, c_row, rows, runs, many, false);
     }
     t.c = copy;
     t.c_row = micro->columns;
     kernel(&t);
-    copy_runs(micro, copy, c, c_row, rows, runs, many, true);
+    micro->copy_runs(copy, micro->columns, c, c_row, rows, runs, many, true);
 }
 
 /* The part of the block from its column j on that tile t covers: B, packed or in place, and
@@ -353,8 +338,8 @@ static void multiply_blocks(const gd_gemm_micro *micro, const gd_gemm_plan *plan
         b.packed = gd_scratch_take(&scratch, packed_bytes(micro, plan, p->n, p->k));
     if (b.pack_rows)
         b.row_panel = gd_scratch_take(&scratch, GD_GEMM_PANEL_BYTES);
-    if (p->access)
-        b.stage = gd_scratch_take(&scratch, GD_GEMM_STAGE_BYTES);
+    if (p->access && p->access->stage_bytes > 0)
+        b.stage = gd_scratch_take(&scratch, p->access->stage_bytes);
     for (b.column = 0; b.column < p->n; b.column += columns) {
         b.columns = gd_gemm_least(p->n - b.column, columns);
         for (b.step = 0; b.step < p->k; b.step += micro->depth) {
@@ -519,7 +504,7 @@ gd_workspace gd_gemm_plan_scratch(const gd_gemm_micro *micro, const gd_gemm_plan
         const int64_t widest = (vectors + parts - 1) / parts << micro->lane_shift;
         bytes = packed_bytes(micro, plan, widest, p->k) +
                 (plan->pack_a.taken ? GD_GEMM_PANEL_BYTES : 0) +
-                (p->access ? GD_GEMM_STAGE_BYTES : 0);
+                (p->access ? p->access->stage_bytes : 0);
         break;
     }
     case GD_GEMM_STREAMS:

@@ -78,6 +78,57 @@ GD_SIMD_INLINE void tile_finish(const gd_gemm_tile *t, VEC sum[][VECS_MAX], cons
     }
 }
 
+/* count numbers that follow each other. */
+GD_SIMD_INLINE void copy_run(REAL *dst, const REAL *src, int64_t count)
+{
+    int64_t i = 0;
+    for (; i + LANES <= count; i += LANES)
+        V(store)(dst + i, V(load)(src + i));
+    if (GD_SIMD_MASK_FREE) {
+        const VMASK mask = V(mask_first)(count - i);
+        V(store_masked)(dst + i, mask, V(load_masked)(mask, src + i));
+        return;
+    }
+    if (i < count && count >= LANES) { /* once more, some of them */
+        V(store)(dst + count - LANES, V(load)(src + count - LANES));
+        return;
+    }
+    for (; i < count; i++)
+        dst[i] = src[i];
+}
+
+/* Numbers `from` apart to where they are `to` apart. */
+static inline void copy_strided(REAL *dst, int64_t to, const REAL *src, int64_t from, int64_t count)
+{
+#if GD_SIMD_MASK_FREE && !defined(GD_GEMM_F64)
+    for (; from == 2 && to == 1 && count > 0; count -= LANES, src += 2 * LANES, dst += LANES)
+        V(store_masked)
+    (dst, V(mask_first)(LEAST(count, LANES)), V(load_even)(src, LEAST(count, LANES)));
+    for (; from == 1 && to == 2 && count > 0; count -= LANES, src += LANES, dst += 2 * LANES)
+        V(store_even)
+    (dst, LEAST(count, LANES), V(load_masked)(V(mask_first)(LEAST(count, LANES)), src));
+#endif
+    for (int64_t i = 0; i < count; i++)
+        dst[i * to] = src[i * from];
+}
+
+/* The columns of a tile that lie in runs: gemm_micro.h. */
+static inline void copy_runs(void *tile, int64_t tile_row, void *first, int64_t c_row, int64_t rows,
+                             const gd_gemm_stretch *runs, int many, bool back)
+{
+    REAL *copy = tile, *c = first;
+    for (int64_t i = 0; i < rows; i++, copy += tile_row, c += c_row)
+        for (const gd_gemm_stretch *r = runs; r < runs + many; r++) {
+            REAL *at = copy + r->at, *place = c + r->from;
+            if (r->stride == 1)
+                copy_run(back ? place : at, back ? at : place, r->count);
+            else if (back)
+                copy_strided(place, r->stride, at, 1, r->count);
+            else
+                copy_strided(at, 1, place, r->stride, r->count);
+        }
+}
+
 /* The derivative of ReLU: gemm_micro.h. */
 static inline void relu_grad(void *to, const void *result, int64_t lines, int64_t line,
                              int64_t count, int64_t step)

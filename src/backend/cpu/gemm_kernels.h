@@ -49,6 +49,7 @@ const gd_gemm_micro GEMM_NAME = { .a = GEMM_DTYPE,
                                   .pack_b = pack_b,
                                   .pack_transposed = pack_transposed,
                                   .store_columns = store_columns,
+                                  .copy_runs = copy_runs,
                                   .relu_grad = relu_grad,
                                   .row = &row_kernels };
 

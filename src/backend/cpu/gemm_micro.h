@@ -123,6 +123,9 @@ struct gd_gemm_micro {
      * c_col apart; bias [columns], bias_step apart, or NULL. */
     void (*store_columns)(const void *sums, int64_t sum_row, int64_t rows, int64_t columns, void *c,
                           int64_t c_col, const void *bias, int64_t bias_step, bool relu);
+    /* Columns of the rows of C, those of some runs, to a tile [rows, tile_row], or back. */
+    void (*copy_runs)(void *tile, int64_t tile_row, void *c, int64_t c_row, int64_t rows,
+                      const gd_gemm_stretch *runs, int many, bool back);
     /* The derivative of ReLU: c [lines, count] becomes 0 where y, which lies as c, is not > 0. */
     void (*relu_grad)(void *c, const void *y, int64_t lines, int64_t line, int64_t count,
                       int64_t step);

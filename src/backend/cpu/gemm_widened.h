@@ -53,6 +53,7 @@ const gd_gemm_micro GD_ISA_NAME(HALF_PASTE(gd_gemm, HALF)) = {
     .pack_a = pack_a,
     .pack_b = pack_b,
     .store_columns = store_columns,
+    .copy_runs = copy_runs,
     .relu_grad = relu_grad,
     .row = &row_kernels,
 };

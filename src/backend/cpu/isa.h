@@ -1,5 +1,5 @@
-/* backend/cpu/isa.h: names for files that are compiled once per instruction set. CMake compiles
- * every src/backend/cpu/…_isa.c once for each, with -DGD_ISA=<baseline|avx2|avx512|neon>,
+/* backend/cpu/isa.h: names for files that are compiled once per instruction set: the table in
+ * cmake/GradusSources.cmake. CMake compiles them with -DGD_ISA=<baseline|avx2|avx512|neon>,
  * -DGD_ISA_<BASELINE|AVX2|AVX512|NEON>_BUILD=1 and the matching machine flags. Such a file must
  * define nothing but static functions and names made with GD_ISA_NAME, and must not call inline
  * functions of other headers that a plain file also uses (the linker could keep the wrong copy),
@@ -14,17 +14,5 @@
 #define GD_ISA_PASTE_(a, b) a##_##b
 #define GD_ISA_PASTE(a, b)  GD_ISA_PASTE_(a, b)
 #define GD_ISA_NAME(name)   GD_ISA_PASTE(name, GD_ISA)
-
-/* A name of the files that are not compiled for AVX-512, to keep the library small
- * ("narrow" in cmake/GradusSources.cmake): kernels bound by memory, and those of dtypes that do not
- * carry networks. There AVX-512 uses AVX2's. */
-#if defined(GD_ISA_AVX512_BUILD)
-#define GD_ISA_NARROW_NAME(name) GD_ISA_PASTE(name, avx2)
-#else
-#define GD_ISA_NARROW_NAME(name) GD_ISA_NAME(name)
-#endif
-
-/* Files called …_rare_isa.c are compiled for the baseline alone, which every instruction set then
- * uses: loops of dtypes that seldom take time. */
 
 #endif

@@ -10,9 +10,8 @@
  *     GRADUS_CONV=PATH     packed        windows are packed; the weight's gradient, too; in bf16 where
  *                                        it is multiplied, whatever the channels
  *                          direct        bands of padded rows are copied, taps are shifts
- *                          lanes         channels of the result in the lanes of vectors
  *                          images        images of the batch in the lanes of vectors
- *                          narrow        AVX2's kernels on AVX-512
+ *                          narrow        the weight's gradient by AVX2's kernels on AVX-512
  *
  * A shape that a path cannot compute takes another one: of products the blocks that suit it, of
  * convolutions `packed`. The weight's gradient has two: packed, and by bands, which is what it
@@ -38,7 +37,6 @@ typedef enum gd_conv_path {
     GD_CONV_BEST,
     GD_CONV_PACKED,
     GD_CONV_DIRECT,
-    GD_CONV_LANES,
     GD_CONV_IMAGES,
     GD_CONV_NARROW
 } gd_conv_path;

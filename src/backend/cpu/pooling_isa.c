@@ -5,14 +5,6 @@
 
 #include <string.h>
 
-#if defined(GD_ISA_AVX512_BUILD)
-/* Rows are short, and shuffles are most of the work: AVX2 is as fast. */
-void GD_ISA_NAME(gd_cpu_register_pooling)(gd_kernel_fn *kernel)
-{
-    GD_ISA_NARROW_NAME(gd_cpu_register_pooling)(kernel);
-}
-#else
-#if !defined(GD_ISA_BASELINE_BUILD) /* which is kept small */
 #define LANES    4
 #define W(name)  name##_4
 #define EVEN     0, 2, 4, 6
@@ -21,7 +13,8 @@ void GD_ISA_NAME(gd_cpu_register_pooling)(gd_kernel_fn *kernel)
 #define LOW      0, 4, 1, 5
 #define HIGH     2, 6, 3, 7
 #include "backend/cpu/pooling_rows.h"
-#if defined(GD_ISA_AVX2_BUILD) /* whose shuffles do not leave halves of a vector */
+#if defined(GD_ISA_AVX2_BUILD) || \
+    defined(GD_ISA_AVX512_BUILD) /* whose shuffles do not leave halves of a vector */
 #define LANES    8
 #define W(name)  name##_8
 #define EVEN     0, 2, 8, 10, 4, 6, 12, 14
@@ -56,7 +49,6 @@ static inline bool spread_row(const float *above, const float *below, const floa
 
 #define POOL_ROW   pool_row
 #define SPREAD_ROW spread_row
-#endif
 
 #define REAL  float
 #define BITS  uint32_t
@@ -78,4 +70,3 @@ void GD_ISA_NAME(gd_cpu_register_pooling)(gd_kernel_fn *kernel)
     kernel[GD_OP_max_pool] = max_pool_kernel;
     kernel[GD_OP_max_pool_grad] = max_pool_grad_kernel;
 }
-#endif

@@ -1,12 +1,11 @@
 /* backend/cpu/reduce_isa.c: the arithmetic of sum, prod, max and min over f32 for one instruction
  * set, reduce_loops.h once for each, and the kernels of all dtypes; the loops of the others are in
- * reduce_narrow_isa.c. The order of operations is defined in reduce.h; the walk is reduce.c.
+ * reduce_others_isa.c. The order of operations is defined in reduce.h; the walk is reduce.c.
  * argmax, argmin, cumsum and cumprod are in arg_scan_isa.c.
  */
 /* A loop of fixed length over an array of lanes, once vectorised, is to be unrolled completely, so
- * that the lanes stay in registers. gcc does that at -O3, or when it is told; clang always. The
- * baseline goes without, to keep the library small. */
-#if defined(__GNUC__) && !defined(__clang__) && !defined(GD_ISA_BASELINE_BUILD)
+ * that the lanes stay in registers. gcc does that at -O3, or when it is told; clang always. */
+#if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC optimize("peel-loops")
 #endif
 
@@ -81,25 +80,22 @@ static f32 EXACT(const f32 *restrict x, int64_t n);
 
 /* ---- kernels ---- */
 
-#define NARROW(name)   GD_ISA_NARROW_NAME(name)
-#define BASELINE(name) GD_ISA_PASTE(name, baseline)
-/* INTEGERS: whose reducers of integers are taken. */
-#define REDUCE_KERNEL(op, INTEGERS)                                                           \
-    extern const gd_reducer NARROW(op##_f64_reducer), INTEGERS(op##_i32_reducer),             \
-        INTEGERS(op##_i64_reducer), INTEGERS(op##_u8_reducer);                                \
+#define REDUCE_KERNEL(op)                                                                     \
+    extern const gd_reducer GD_ISA_NAME(op##_f64_reducer), GD_ISA_NAME(op##_i32_reducer),     \
+        GD_ISA_NAME(op##_i64_reducer), GD_ISA_NAME(op##_u8_reducer);                          \
     const gd_reducer *const GD_ISA_NAME(gd_reducers_##op)[GD_DTYPE_COUNT] = {                 \
-        [GD_F32] = &GD_ISA_NAME(op##_f32_reducer), [GD_F64] = &NARROW(op##_f64_reducer),      \
-        [GD_I32] = &INTEGERS(op##_i32_reducer),    [GD_I64] = &INTEGERS(op##_i64_reducer),    \
-        [GD_U8] = &INTEGERS(op##_u8_reducer),      [GD_BOOL] = &INTEGERS(op##_u8_reducer),    \
+        [GD_F32] = &GD_ISA_NAME(op##_f32_reducer), [GD_F64] = &GD_ISA_NAME(op##_f64_reducer), \
+        [GD_I32] = &GD_ISA_NAME(op##_i32_reducer), [GD_I64] = &GD_ISA_NAME(op##_i64_reducer), \
+        [GD_U8] = &GD_ISA_NAME(op##_u8_reducer),   [GD_BOOL] = &GD_ISA_NAME(op##_u8_reducer), \
     };                                                                                        \
     static gd_status op##_kernel(const gd_kernel_call *call)                                  \
     {                                                                                         \
         return gd_reduce_run(call, GD_ISA_NAME(gd_reducers_##op)[call->in[0].layout->dtype]); \
     }
-REDUCE_KERNEL(sum, NARROW)
-REDUCE_KERNEL(prod, BASELINE)
-REDUCE_KERNEL(max, NARROW)
-REDUCE_KERNEL(min, NARROW)
+REDUCE_KERNEL(sum)
+REDUCE_KERNEL(prod)
+REDUCE_KERNEL(max)
+REDUCE_KERNEL(min)
 
 void GD_ISA_NAME(gd_cpu_register_reduce)(gd_kernel_fn *kernel)
 {
@@ -107,5 +103,5 @@ void GD_ISA_NAME(gd_cpu_register_reduce)(gd_kernel_fn *kernel)
     kernel[GD_OP_prod] = prod_kernel;
     kernel[GD_OP_max] = max_kernel;
     kernel[GD_OP_min] = min_kernel;
-    NARROW(gd_cpu_register_arg_scan)(kernel);
+    GD_ISA_NAME(gd_cpu_register_arg_scan)(kernel);
 }

@@ -138,6 +138,6 @@ extern const gd_reducer *const GD_ISA_NAME(gd_reducers_prod)[GD_DTYPE_COUNT];
 extern const gd_reducer *const GD_ISA_NAME(gd_reducers_max)[GD_DTYPE_COUNT];
 extern const gd_reducer *const GD_ISA_NAME(gd_reducers_min)[GD_DTYPE_COUNT];
 
-void GD_ISA_NARROW_NAME(gd_cpu_register_arg_scan)(gd_kernel_fn *kernel);
+void GD_ISA_NAME(gd_cpu_register_arg_scan)(gd_kernel_fn *kernel);
 
 #endif

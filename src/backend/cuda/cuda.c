@@ -197,18 +197,24 @@ static gd_status cuda_open(gd_gpu *gpu, int index)
     }
     if (status == GD_OK)
         status = describe(gpu);
-    return status == GD_OK ? make_stream(gpu) : status;
+    if (status == GD_OK)
+        status = make_stream(gpu);
+    return status == GD_OK && gpu->numbers != GD_NUMBERS_EXACT ? gd_cuda_products_open(gpu)
+                                                               : status;
 }
 
 static void cuda_close(gd_gpu *gpu)
 {
     gd_cuda_device *c = gpu->own;
     const uint64_t mark = gd_error_mark();
-    if (c && c->context && gd_cuda_enter_to_release(gpu)) {
-        if (c->stream) {
-            (void)c->cu->cuStreamSynchronize(c->stream);
+    const bool is_entered = c && c->context && gd_cuda_enter_to_release(gpu);
+    if (is_entered && c->stream)
+        (void)c->cu->cuStreamSynchronize(c->stream);
+    gd_cuda_products_close(c ? c->products : NULL);
+    gd_cuda_convolutions_close(gpu);
+    if (is_entered) {
+        if (c->stream)
             (void)c->cu->cuStreamDestroy_v2(c->stream);
-        }
         for (int i = 0; i < c->event_count; i++)
             (void)c->cu->cuEventDestroy_v2(c->events[i]);
         gd_cuda_leave(gpu);
@@ -454,6 +460,9 @@ static const gd_gpu_driver driver = {
     .kernel_binary = gd_cuda_kernel_binary,
     .kernel_release = gd_cuda_kernel_release,
     .launch = gd_cuda_launch,
+    .product = gd_cuda_product,
+    .convolution_find = gd_cuda_convolution_find,
+    .convolution_run = gd_cuda_convolution_run,
     .record_begin = gd_cuda_record_begin,
     .record_end = gd_cuda_record_end,
     .replay = gd_cuda_replay,
@@ -476,6 +485,7 @@ const gd_backend gd_backend_cuda = {
     .name = "cuda",
     .count = cuda_count,
     .names = names,
+    .has_libraries = true,
     .open = cuda_open_device,
     GD_GPU_BACKEND_FUNCTIONS,
 };

@@ -13,7 +13,13 @@
             "--device-as-default-execution-space"                             \
     }
 
-enum { GD_CUDA_EVENTS = 256 };
+enum {
+    GD_CUDA_EVENTS = 256,
+    GD_CUDA_CONVOLUTIONS = 256, /* whose plans a device keeps */
+};
+
+typedef struct gd_cuda_products gd_cuda_products;
+typedef struct gd_cuda_convolutions gd_cuda_convolutions;
 
 typedef struct gd_cuda_device {
     const gd_cuda_api *cu;
@@ -27,6 +33,9 @@ typedef struct gd_cuda_device {
     char architecture_option[40];   /* "--gpu-architecture=sm_90" */
     CUevent events[GD_CUDA_EVENTS]; /* for the next marks */
     int event_count;
+    gd_cuda_products *products;         /* cuBLASLt's; NULL where numbers are exact */
+    gd_cuda_convolutions *convolutions; /* cuDNN's; NULL: none was asked for */
+    bool is_recording;                  /* a graph, from record_begin to record_end */
 } gd_cuda_device;
 
 /* ---- cuda.c ---- */
@@ -53,5 +62,23 @@ gd_status gd_cuda_record_begin(gd_gpu *gpu);
 void *gd_cuda_record_end(gd_gpu *gpu);
 gd_status gd_cuda_replay(gd_gpu *gpu, void *graph);
 void gd_cuda_graph_release(gd_gpu *gpu, void *graph);
+
+/* ---- products.c ---- */
+
+/* Into c->products, even where it fails. */
+gd_status gd_cuda_products_open(gd_gpu *gpu);
+/* In our context. */
+void gd_cuda_products_close(gd_cuda_products *products);
+/* As gd_gpu_driver has it. */
+gd_status gd_cuda_product(gd_gpu *gpu, const gd_gpu_product *product, const gd_gpu_place *place,
+                          size_t workspace_bytes, bool *adds_bias);
+
+/* ---- convolution.c: as gd_gpu_driver has them; close: in our context ---- */
+
+gd_status gd_cuda_convolution_find(gd_gpu *gpu, const struct gd_gpu_convolution *c, bool *is_there,
+                                   size_t *workspace);
+gd_status gd_cuda_convolution_run(gd_gpu *gpu, const struct gd_gpu_convolution *c,
+                                  const gd_gpu_place *place);
+void gd_cuda_convolutions_close(gd_gpu *gpu);
 
 #endif

@@ -5,13 +5,14 @@
 
 gd_status gd_cuda_record_begin(gd_gpu *gpu)
 {
-    const gd_cuda_device *c = gpu->own;
+    gd_cuda_device *c = gpu->own;
     gd_status status = gd_cuda_enter(gpu);
     if (status != GD_OK)
         return status;
     status = gd_cuda_check(
         gpu, c->cu->cuStreamBeginCapture_v2(c->stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
         "cuStreamBeginCapture");
+    c->is_recording = status == GD_OK;
     gd_cuda_leave(gpu);
     return status;
 }
@@ -29,10 +30,11 @@ static CUgraphExec instantiate(const gd_gpu *gpu, CUgraph graph)
 /* Without our context, too: a capture that does not end would keep the stream from all else. */
 void *gd_cuda_record_end(gd_gpu *gpu)
 {
-    const gd_cuda_device *c = gpu->own;
+    gd_cuda_device *c = gpu->own;
     CUgraph graph = NULL;
     CUgraphExec executable = NULL;
     const bool is_entered = gd_cuda_enter(gpu) == GD_OK;
+    c->is_recording = false;
     const gd_status status =
         gd_cuda_check(gpu, c->cu->cuStreamEndCapture(c->stream, &graph), "cuStreamEndCapture");
     if (status == GD_OK)

@@ -1,5 +1,5 @@
-/* backend/cuda/library.c: NVIDIA's driver and its run-time compiler, loaded when they are first asked
- * for, and never unloaded: their threads may outlive us.
+/* backend/cuda/library.c: NVIDIA's driver, its run-time compiler, and its library of matrix products,
+ * loaded when they are first asked for, and never unloaded: their threads may outlive us.
  *
  * They are looked for in the folders of $GRADUS_CUDA_PATH, separated by colons. An empty folder, and
  * no variable, stand for where a system has them: where the loader looks, and the toolkit's folder. */
@@ -18,13 +18,14 @@
 enum {
     OLDEST_DRIVER = 12000, /* CUDA 12.0 */
     PATH_BYTES = 1024,
-    REASON = 512,
+    REASON = GD_CUDA_REASON,
 };
 
 static gd_cuda_api driver;
 static gd_nvrtc_api compiler;
-static bool has_driver, has_compiler;
-static char no_driver[REASON], no_compiler[REASON];
+static gd_cublas_api products;
+static bool has_driver, has_compiler, has_products;
+static char no_driver[REASON], no_compiler[REASON], no_products[REASON];
 
 /* ---- finding a library ---- */
 
@@ -40,7 +41,7 @@ static void *open_in(const char *folder, size_t length, const char *name)
     return bytes < PATH_BYTES ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
 }
 
-static void *open_library(const char *name)
+void *gd_cuda_library_open(const char *name)
 {
     const char *folder = getenv("GRADUS_CUDA_PATH");
     for (folder = folder ? folder : "";; folder++) {
@@ -53,7 +54,7 @@ static void *open_library(const char *name)
 }
 
 /* A data pointer as a pointer to a function, which ISO C has no conversion for. */
-static bool find_function(void *library, const char *name, void *function, char reason[REASON])
+bool gd_cuda_library_find(void *library, const char *name, void *function, char reason[REASON])
 {
     void *found = dlsym(library, name);
     if (found)
@@ -98,7 +99,7 @@ static bool begin_driver(void)
 
 static void load_driver(void)
 {
-    void *library = open_library("libcuda.so.1");
+    void *library = gd_cuda_library_open("libcuda.so.1");
     if (!library) {
         snprintf(no_driver, REASON,
                  "libcuda.so.1 cannot be loaded: NVIDIA's driver is not installed");
@@ -106,7 +107,7 @@ static void load_driver(void)
     }
     bool is_whole = true;
 #define DRIVER(name, parameters) \
-    is_whole = is_whole && find_function(library, #name, (void *)&driver.name, no_driver);
+    is_whole = is_whole && gd_cuda_library_find(library, #name, (void *)&driver.name, no_driver);
 #include "backend/cuda/functions.def"
     if (is_whole)
         has_driver = begin_driver();
@@ -142,13 +143,14 @@ static bool load_version(int major)
 {
     char name[32];
     snprintf(name, sizeof name, "libnvrtc.so.%d", major);
-    void *library = open_library(name);
+    void *library = gd_cuda_library_open(name);
     if (!library)
         return false;
-    bool is_whole = find_function(library, "nvrtcGetErrorString",
-                                  (void *)&compiler.nvrtcGetErrorString, no_compiler);
+    bool is_whole = gd_cuda_library_find(library, "nvrtcGetErrorString",
+                                         (void *)&compiler.nvrtcGetErrorString, no_compiler);
 #define COMPILER(name, parameters) \
-    is_whole = is_whole && find_function(library, #name, (void *)&compiler.name, no_compiler);
+    is_whole =                     \
+        is_whole && gd_cuda_library_find(library, #name, (void *)&compiler.name, no_compiler);
 #include "backend/cuda/functions.def"
     return is_whole && compiler.nvrtcVersion(&compiler.major, &compiler.minor) == 0;
 }
@@ -173,4 +175,64 @@ const gd_nvrtc_api *gd_nvrtc(void)
         return NULL;
     (void)pthread_once(&once, load_compiler);
     return has_compiler ? &compiler : gd_fail_null(GD_ERR_UNSUPPORTED, "cuda: %s", no_compiler);
+}
+
+/* ---- matrix products ---- */
+
+/* The one of a major version; *is_there: there is a file of that name. */
+static bool load_products_of(int major, bool *is_there)
+{
+    char name[32];
+    snprintf(name, sizeof name, "libcublasLt.so.%d", major);
+    void *library = gd_cuda_library_open(name);
+    *is_there = library != NULL;
+    if (!library)
+        return false;
+    bool is_whole = gd_cuda_library_find(library, "cublasLtGetVersion",
+                                         (void *)&products.cublasLtGetVersion, no_products) &&
+                    gd_cuda_library_find(library, "cublasLtGetStatusName",
+                                         (void *)&products.cublasLtGetStatusName, no_products);
+#define PRODUCTS(name, parameters) \
+    is_whole =                     \
+        is_whole && gd_cuda_library_find(library, #name, (void *)&products.name, no_products);
+#include "backend/cuda/functions.def"
+    if (!is_whole) {
+        char missing[REASON / 2];
+        snprintf(missing, sizeof missing, "%.200s", no_products);
+        snprintf(no_products, REASON, "the %s that was found is of no use: %s", name, missing);
+        return false;
+    }
+    products.version = products.cublasLtGetVersion();
+    if (products.version / 10000 == (size_t)major)
+        return true;
+    snprintf(no_products, REASON,
+             "the %s that was found says that it is version %zu, and a version of %d is needed",
+             name, products.version, major);
+    return false;
+}
+
+/* The newest that is there, or none: what is wrong with that is not made good by an older one. */
+static void load_products(void)
+{
+    const int newest = driver.driver_version / 1000, oldest = OLDEST_DRIVER / 1000;
+    bool is_there = false;
+    for (int major = newest; major >= oldest && !is_there; major--)
+        has_products = load_products_of(major, &is_there);
+    if (!is_there)
+        snprintf(no_products, REASON,
+                 "cuBLASLt cannot be loaded: no libcublasLt.so.%d%s was found; it comes with the "
+                 "CUDA toolkit and with pip install nvidia-cublas, and GRADUS_CUDA_PATH may name "
+                 "its folder",
+                 newest, newest > oldest ? " or older" : "");
+}
+
+const gd_cublas_api *gd_cublas(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    if (!gd_cuda())
+        return NULL;
+    (void)pthread_once(&once, load_products);
+    return has_products
+               ? &products
+               : gd_fail_null(GD_ERR_UNSUPPORTED, "cuda: products of a library: %s", no_products);
 }

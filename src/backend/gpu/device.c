@@ -22,6 +22,8 @@ static gd_kernel_call on_host(const gd_kernel_call *call)
 static bool takes(const gd_kernel_call *call)
 {
     const gd_kernel_call own = on_host(call);
+    if (gd_gpu_declines(call))
+        return false;
     return call->op->id == GD_OP_fused ? gd_gpu_takes(call) : gd_device_takes(&own);
 }
 
@@ -167,8 +169,9 @@ static void describe_device(gd_gpu *gpu, const gd_backend *backend, int index)
                     .group_distance = gpu->host->limits.group_distance },
     };
     for (int i = 0; i < GD_OP_COUNT; i++)
-        /* The formulas of adam are fused into a kernel of the device. */
-        if (gpu->host->kernel[i] && i != GD_OP_adam) {
+        /* The formulas of adam are fused into a kernel of the device; keys and values in fewer bits are
+         * widened there. */
+        if (gpu->host->kernel[i] && i != GD_OP_adam && i != GD_OP_attention_narrow) {
             gpu->base.kernel[i] = run;
             gpu->base.takes[i] = takes;
         }
@@ -198,6 +201,22 @@ static gd_status read_f64(gd_gpu *gpu)
                : gd_fail(GD_ERR_INVALID, "GRADUS_F64=%s: must be host or refuse", value);
 }
 
+/* GRADUS_NUMBERS: exact, library or tf32; not set: exact. */
+static gd_status read_numbers(gd_gpu *gpu, const gd_backend *backend, gd_numbers chosen)
+{
+    static const char *const names[] = { "exact", "library", "tf32" };
+    const char *value = backend->has_libraries ? getenv("GRADUS_NUMBERS") : NULL;
+    gpu->numbers = chosen == GD_NUMBERS_DEFAULT ? GD_NUMBERS_EXACT : chosen;
+    if (chosen != GD_NUMBERS_DEFAULT || !value || !*value)
+        return GD_OK;
+    for (int i = 0; i < 3; i++)
+        if (strcmp(value, names[i]) == 0) {
+            gpu->numbers = (gd_numbers)(GD_NUMBERS_EXACT + i);
+            return GD_OK;
+        }
+    return gd_fail(GD_ERR_INVALID, "GRADUS_NUMBERS=%s: must be exact, library or tf32", value);
+}
+
 gd_device *gd_gpu_open(const gd_backend *backend, const gd_gpu_driver *driver, int index,
                        const gd_open_options *options)
 {
@@ -210,8 +229,12 @@ gd_device *gd_gpu_open(const gd_backend *backend, const gd_gpu_driver *driver, i
     gd_status status = gpu->host ? read_one_kernel(gpu) : GD_ERR_MEMORY;
     if (status == GD_OK)
         status = read_f64(gpu);
+    if (status == GD_OK)
+        status = read_numbers(gpu, backend, options->numbers);
     if (status == GD_OK) {
         describe_device(gpu, backend, index);
+        if (gpu->numbers != GD_NUMBERS_EXACT)
+            gpu->base.half_products = GD_DTYPE_SET(GD_F16) | GD_DTYPE_SET(GD_BF16);
         status = driver->open(gpu, index);
         gpu->base.alignment = gpu->alignment;
     }

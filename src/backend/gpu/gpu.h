@@ -17,6 +17,8 @@
 #include "codegen/codegen.h"
 
 typedef struct gd_gpu gd_gpu;
+struct gd_gpu_convolution; /* convolution.h */
+struct gd_conv_sizes;      /* ops/spatial.h */
 
 /* Bytes of the device: in one of the driver's blocks, from `offset` on. */
 typedef struct gd_gpu_place {
@@ -40,6 +42,24 @@ typedef struct gd_gpu_launch {
     int64_t groups[2]; /* work-groups along two axes; along the second at most 65535 */
     int items;         /* of a group, along the first axis */
 } gd_gpu_launch;
+
+/* A matrix as libraries name it: between neighbours in a row, or where it is transposed in a column, there
+ * are no gaps. */
+typedef struct gd_gpu_matrix {
+    int64_t is_transposed;
+    int64_t stride; /* elements from a row to the next, or from a column */
+    int64_t batch;  /* elements from a matrix to the next of a batch, perhaps 0 */
+} gd_gpu_matrix;
+
+/* Products by a library: c [m, n], without gaps, is a [m, k] b [k, n], of each of a batch; where has_bias,
+ * a vector [n] is added. */
+typedef struct gd_gpu_product {
+    int64_t dtype; /* of a and b; c and the bias are f32 */
+    int64_t m, n, k, batch, has_bias;
+    gd_gpu_matrix a, b;
+} gd_gpu_product;
+
+enum { GD_GPU_PRODUCT_WORKSPACE = 32 << 20 /* bytes that libraries' algorithms are chosen for */ };
 
 /* Functions return before their work is done, but for those that say that they wait. All work is
  * done in the order it is told. A gd_status other than GD_OK, and NULL, have their sentence
@@ -80,6 +100,19 @@ typedef struct gd_gpu_driver {
     gd_status (*kernel_binary)(gd_gpu *gpu, void *kernel, gd_text_buffer *out);
     void (*kernel_release)(gd_gpu *gpu, void *kernel);
     gd_status (*launch)(gd_gpu *gpu, const gd_gpu_launch *launch);
+
+    /* Products, of a, b, bias (read where has_bias), c, and so many bytes of workspace, which are at
+     * `place` in this order. *adds_bias: whether the bias was added. NULL: numbers are exact. */
+    gd_status (*product)(gd_gpu *gpu, const gd_gpu_product *product, const gd_gpu_place *place,
+                         size_t workspace_bytes, bool *adds_bias);
+
+    /* Convolutions; NULL: numbers are exact. find: whether the library has one with the numbers that
+     * gpu->numbers asks for, and the bytes of gpu->workspace that it wants; what it keeps of that is made at
+     * the first question. run: with the places of x, w and y, one of which is the result's. */
+    gd_status (*convolution_find)(gd_gpu *gpu, const struct gd_gpu_convolution *c, bool *is_there,
+                                  size_t *workspace);
+    gd_status (*convolution_run)(gd_gpu *gpu, const struct gd_gpu_convolution *c,
+                                 const gd_gpu_place *place);
 
     /* Launches told between the two are not done: they become a graph, or NULL with the error
      * recorded. Nothing else is told between them. NULL: there are no graphs. */
@@ -136,6 +169,7 @@ struct gd_gpu {
     uint64_t one_kernels;           /* plans run as one kernel */
     int one_kernel;                 /* GRADUS_ONE_KERNEL: 0 as it pays, 1 always, -1 never */
     bool refuses_f64;               /* GRADUS_F64: such ops do not run on the host */
+    gd_numbers numbers;             /* exact, unless the back end has libraries */
     uint64_t released;              /* blocks */
     uint64_t compiled, loaded;      /* kernels: from text, from the cache on disk */
 };
@@ -265,9 +299,12 @@ typedef struct gd_gpu_step {
     int64_t number[GD_GPU_NUMBERS];
     int64_t groups[2];
     int items;
-    bool is_too_large; /* for the room there is: then there is no kernel */
-    bool is_copy;      /* of the first place to the second: nothing to do where they are one */
-    bool is_uneven;    /* how many barriers a group has depends on its number */
+    bool is_too_large;   /* for the room there is: then there is no kernel */
+    bool is_copy;        /* of the first place to the second: nothing to do where they are one */
+    bool is_uneven;      /* how many barriers a group has depends on its number */
+    bool is_product;     /* a library's, whose numbers are those of library_product.c */
+    bool is_bias;        /* adds the bias, unless the product before it did */
+    bool is_convolution; /* a library's, whose numbers are a gd_gpu_convolution */
 } gd_gpu_step;
 
 typedef struct gd_gpu_job {
@@ -348,6 +385,25 @@ bool gd_gpu_describe_recurrent_grad(const gd_kernel_call *call, gd_gpu_job *job)
 /* product.c: matmul, linear, matmul_relu_grad; convolution and its gradients */
 bool gd_gpu_describe_product(const gd_kernel_call *call, gd_gpu_job *job);
 bool gd_gpu_describe_convolution(const gd_kernel_call *call, gd_gpu_job *job);
+/* library_product.c: products by a library */
+bool gd_gpu_is_library_product(const gd_kernel_call *call);
+bool gd_gpu_describe_library_product(const gd_kernel_call *call, gd_gpu_job *job);
+/* Whether a call is to be written as others: what would join ReLU to a product of the library's, and
+ * products of halves that only the host has a kernel for. */
+bool gd_gpu_declines(const gd_kernel_call *call);
+/* The step of such a job; *has_bias: whether it adds the bias. */
+gd_status gd_gpu_run_library_product(gd_gpu *gpu, const int64_t *numbers, const gd_gpu_place *place,
+                                     bool *has_bias);
+/* library_convolution.c: convolution and its gradients by a library. The first: whether it may be, as far as
+ * that is a matter of the op, of dtypes and of what numbers are asked for. */
+bool gd_gpu_may_be_library_convolution(const gd_kernel_call *call);
+bool gd_gpu_describe_library_convolution(const gd_kernel_call *call, const struct gd_conv_sizes *s,
+                                         gd_gpu_job *job);
+/* Whether a step is a library's, and no kernel of ours. */
+static inline bool gd_gpu_is_of_library(const gd_gpu_step *step)
+{
+    return step->is_product || step->is_convolution;
+}
 /* quantized.c */
 bool gd_gpu_describe_quantized(const gd_kernel_call *call, gd_gpu_job *job);
 /* norm.c */

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "backend/gpu/convolution.h"
 #include "base/error.h"
 #include "base/memory.h"
 
@@ -66,6 +67,8 @@ static bool fits(const gd_gpu *gpu, const gd_gpu_job *job)
     bool all = true;
     for (int i = 0; i < job->steps; i++) {
         const gd_gpu_step *s = &job->step[i];
+        if (gd_gpu_is_of_library(s))
+            continue;
         all &= !s->is_too_large &&
                (size_t)s->places * gpu->place_bytes + sizeof *s->number * (size_t)s->numbers <=
                    gpu->parameter_bytes;
@@ -78,7 +81,8 @@ static bool has_f64(gd_gpu *gpu, const gd_gpu_job *job)
     bool any = false;
     for (int i = 0; i < job->steps && !any; i++) {
         const gd_gpu_step *s = &job->step[i];
-        any = gd_gpu_kernel_has_f64(gpu, s->key.text, s->key_bytes, s->write);
+        any = !gd_gpu_is_of_library(s) &&
+              gd_gpu_kernel_has_f64(gpu, s->key.text, s->key_bytes, s->write);
     }
     return any;
 }
@@ -112,6 +116,7 @@ gd_gpu_step *gd_gpu_add_step(gd_gpu_job *job, int64_t groups, int items)
     s->groups[1] = 1;
     s->items = items;
     s->is_too_large = s->is_copy = s->is_uneven = false;
+    s->is_product = s->is_bias = s->is_convolution = false;
     return s;
 }
 
@@ -230,23 +235,50 @@ const void *gd_gpu_address_of(const gd_kernel_call *call, int operand)
                                 : call->extra[operand - call->n - 1].data;
 }
 
-/* `launch` has all but the places. */
+/* What a step is besides a launch. */
+typedef struct step_kind {
+    bool is_copy, is_product, is_bias, is_convolution;
+} step_kind;
+
+static gd_status run_convolution(gd_gpu *gpu, const int64_t *numbers, const gd_gpu_place *place)
+{
+    gd_gpu_convolution c;
+    memcpy(&c, numbers, sizeof c);
+    return gpu->driver->convolution_run(gpu, &c, place);
+}
+
+/* `launch` has all but the places. *has_bias: whether a product added it. */
 static gd_status launch_at(const gd_kernel_call *call, gd_gpu_launch *launch, const int8_t *operand,
-                           bool is_copy)
+                           step_kind kind, bool *has_bias)
 {
     gd_gpu *gpu = (gd_gpu *)call->device;
     gd_gpu_place place[GD_GPU_PLACES];
     gd_status status = GD_OK;
-    if (is_copy && gd_gpu_address_of(call, operand[0]) == gd_gpu_address_of(call, operand[1]))
+    if (kind.is_bias && *has_bias)
+        return GD_OK;
+    if (kind.is_copy && gd_gpu_address_of(call, operand[0]) == gd_gpu_address_of(call, operand[1]))
         return GD_OK;
     for (int i = 0; status == GD_OK && i < launch->places; i++)
         status = gd_gpu_place_of(gpu, gd_gpu_address_of(call, operand[i]), &place[i]);
     launch->place = place;
     gpu->launched++;
     if (status == GD_OK)
-        status = gpu->driver->launch(gpu, launch);
+        status = kind.is_product ? gd_gpu_run_library_product(gpu, launch->number, place, has_bias)
+                 : kind.is_convolution ? run_convolution(gpu, launch->number, place)
+                                       : gpu->driver->launch(gpu, launch);
     launch->place = NULL;
     return status;
+}
+
+static step_kind kind_of(const gd_gpu_step *s)
+{
+    return (step_kind){ s->is_copy, s->is_product, s->is_bias, s->is_convolution };
+}
+
+/* The step's kernel; of a library's, which has none, *gpu. NULL: not to be had. */
+static void *kernel_of(gd_gpu *gpu, const gd_gpu_step *s)
+{
+    return gd_gpu_is_of_library(s) ? gpu : gd_gpu_kernel(gpu, s->key.text, s->key_bytes, s->write);
 }
 
 static gd_gpu_launch launch_of(const gd_gpu_step *s, void *kernel)
@@ -263,13 +295,14 @@ gd_status gd_gpu_run(const gd_kernel_call *call, const gd_gpu_job *job)
 {
     gd_gpu *gpu = (gd_gpu *)call->device;
     gd_status status = gd_gpu_make_workspace(gpu, job->workspace);
+    bool has_bias = false;
     for (int i = 0; status == GD_OK && i < job->steps; i++) {
         const gd_gpu_step *s = &job->step[i];
-        void *kernel = gd_gpu_kernel(gpu, s->key.text, s->key_bytes, s->write);
+        void *kernel = kernel_of(gpu, s);
         if (!kernel)
             return gd_error_last();
         gd_gpu_launch launch = launch_of(s, kernel);
-        status = launch_at(call, &launch, s->place, s->is_copy);
+        status = launch_at(call, &launch, s->place, kind_of(s), &has_bias);
     }
     return status;
 }
@@ -280,7 +313,7 @@ gd_status gd_gpu_run(const gd_kernel_call *call, const gd_gpu_job *job)
 typedef struct prepared_step {
     gd_gpu_launch launch;
     int8_t place[GD_GPU_PLACES];
-    bool is_copy;
+    step_kind kind;
     int64_t number[];
 } prepared_step;
 
@@ -293,20 +326,40 @@ static size_t step_bytes(int numbers)
     return sizeof(prepared_step) + sizeof(int64_t) * (size_t)numbers;
 }
 
+/* Of a library's convolution as much as anything that it may become takes: between two questions the library
+ * may have failed once. */
 size_t gd_gpu_job_bytes(const gd_kernel_call *call)
 {
     gd_gpu_job job;
     if (!gd_gpu_describe(call, &job))
         return 0;
     size_t bytes = sizeof(prepared_job);
+    if (gd_gpu_may_be_library_convolution(call))
+        return bytes + 2 * step_bytes(GD_GPU_NUMBERS);
     for (int i = 0; i < job.steps; i++)
         bytes += step_bytes(job.step[i].numbers);
     return bytes;
 }
 
+/* Whether the library has the convolution that it was taken to have: a failure to ask is told here, and not
+ * kept in a plan. */
+static gd_status check_convolution(gd_gpu *gpu, const int64_t *numbers)
+{
+    gd_gpu_convolution c;
+    bool is_there = false;
+    size_t workspace = 0;
+    memcpy(&c, numbers, sizeof c);
+    const gd_status status = gpu->driver->convolution_find(gpu, &c, &is_there, &workspace);
+    return status != GD_OK || is_there
+               ? status
+               : gd_fail(GD_ERR_DEVICE, "%s: the library of convolutions failed once; try again",
+                         gpu->base.name);
+}
+
 gd_status gd_gpu_job_prepare(const gd_kernel_call *call, void *memory)
 {
     gd_gpu *gpu = (gd_gpu *)call->device;
+    gd_status status = GD_OK;
     gd_gpu_job job;
     (void)gd_gpu_describe(call, &job);
     ((prepared_job *)memory)->steps = job.steps;
@@ -315,13 +368,15 @@ gd_status gd_gpu_job_prepare(const gd_kernel_call *call, void *memory)
         const gd_gpu_step *s = &job.step[i];
         prepared_step *p = (void *)at;
         memset(p, 0, sizeof *p);
-        p->launch = launch_of(s, gd_gpu_kernel(gpu, s->key.text, s->key_bytes, s->write));
+        p->launch = launch_of(s, kernel_of(gpu, s));
         if (!p->launch.kernel)
             return gd_error_last();
         memcpy(p->place, s->place, sizeof *s->place * (size_t)s->places);
-        p->is_copy = s->is_copy;
+        p->kind = kind_of(s);
         memcpy(p->number, s->number, sizeof *s->number * (size_t)s->numbers);
         at += step_bytes(s->numbers);
+        if (s->is_convolution && (status = check_convolution(gpu, s->number)) != GD_OK)
+            return status;
     }
     return gd_gpu_make_workspace(gpu, job.workspace);
 }
@@ -329,13 +384,14 @@ gd_status gd_gpu_job_prepare(const gd_kernel_call *call, void *memory)
 gd_status gd_gpu_job_run(const gd_kernel_call *call, const void *memory)
 {
     gd_status status = GD_OK;
+    bool has_bias = false;
     const int64_t steps = ((const prepared_job *)memory)->steps;
     const char *at = (const char *)memory + sizeof(prepared_job);
     for (int64_t i = 0; status == GD_OK && i < steps; i++) {
         const prepared_step *p = (const void *)at;
         gd_gpu_launch launch = p->launch;
         launch.number = p->number; /* plans copy what is prepared */
-        status = launch_at(call, &launch, p->place, p->is_copy);
+        status = launch_at(call, &launch, p->place, p->kind, &has_bias);
         at += step_bytes(launch.numbers);
     }
     return status;

@@ -66,7 +66,7 @@ static double operations_of(const gd_kernel_call *call)
 /* A step whose groups can share a work-group with others. */
 static bool is_fit(const gd_gpu_step *s)
 {
-    return !s->is_uneven && GD_GPU_PLAN_ITEMS % s->items == 0;
+    return !gd_gpu_is_of_library(s) && !s->is_uneven && GD_GPU_PLAN_ITEMS % s->items == 0;
 }
 
 bool gd_gpu_one_kernel_pays(gd_gpu *gpu, const gd_kernel_call *const *calls, size_t count,
@@ -86,7 +86,11 @@ bool gd_gpu_one_kernel_pays(gd_gpu *gpu, const gd_kernel_call *const *calls, siz
         }
         for (int s = 0; s < job.steps; s++)
             if (!is_fit(&job.step[s])) {
-                gd_text_add(text, "the groups of %s cannot share a work-group", calls[i]->op->name);
+                gd_text_add(text,
+                            gd_gpu_is_of_library(&job.step[s])
+                                ? "%s is a library's"
+                                : "the groups of %s cannot share a work-group",
+                            calls[i]->op->name);
                 return false;
             }
         steps += job.steps;

@@ -6,7 +6,11 @@
 #include "backend/cpu/gemm.h"
 #include "ops/spatial.h"
 
-enum { ITEMS = 256 };
+enum {
+    ITEMS = 256,
+    LARGE = 8,        /* elements along both axes that an item of a large product makes */
+    MANY_GROUPS = 64, /* work for half of the multiprocessors of a large device */
+};
 
 /* ---- definitions that all have ---- */
 
@@ -21,19 +25,34 @@ static const char *element_of(gd_dtype dtype)
                              : NULL;
 }
 
-/* `kind`: which functions of the text say what is multiplied. The squares of an output of m rows and
- * n columns are large where there is work for large ones. */
-static gd_gpu_step *add_product(gd_gpu_job *job, const char *kind, gd_dtype dtype, int64_t m,
-                                int64_t n, int64_t products)
+/* Outputs of m rows and n columns. */
+typedef struct outputs {
+    int64_t m, n, products;
+} outputs;
+
+/* An item makes so many elements along both axes. The more, the fewer reads for each product of two
+ * numbers; but 8 x 8 of f64 do not fit in registers, nor do those of f32 with what a convolution needs
+ * to find its operands, and few large squares leave multiprocessors without work. */
+static int work_of(const outputs *out, bool may_be_large)
 {
-    const int work = m >= 64 && n >= 64 ? 4 : 1, tile = 16 * work;
+    const int tile = LARGE * 16;
+    if (may_be_large && out->m >= tile && out->n >= tile &&
+        out->products * gd_gpu_groups(out->m, tile) * gd_gpu_groups(out->n, tile) >= MANY_GROUPS)
+        return LARGE;
+    return out->m >= 64 && out->n >= 64 ? 4 : 1;
+}
+
+/* `kind`: which functions of the text say what is multiplied. */
+static gd_gpu_step *add_product(gd_gpu_job *job, const char *kind, gd_dtype dtype,
+                                const outputs *out, int work)
+{
+    const int tile = 16 * work;
     gd_gpu_step *step = gd_gpu_add_kernel(
-        job, "product", products * gd_gpu_groups(m, tile) * gd_gpu_groups(n, tile), ITEMS);
+        job, "product", out->products * gd_gpu_groups(out->m, tile) * gd_gpu_groups(out->n, tile),
+        ITEMS);
     gd_gpu_define(step, "T", "%s", element_of(dtype));
     gd_gpu_define(step, "WORK", "%d", work);
     gd_gpu_define(step, "PIECE", "%s_piece", kind);
-    gd_gpu_define(step, "LEFT", "%s_left", kind);
-    gd_gpu_define(step, "RIGHT", "%s_right", kind);
     gd_gpu_define(step, "TO", "%s_to", kind);
     return step;
 }
@@ -53,6 +72,24 @@ static void add_places(const gd_kernel_call *call, gd_gpu_step *step, int left, 
 }
 
 /* ---- products ---- */
+
+/* Whether neighbours along k are neighbours in memory, the kernel of large products knows when it is
+ * compiled. */
+static void define_matrices(const gd_kernel_call *call, gd_gpu_step *step, bool is_large)
+{
+    const gd_layout *x = call->in[0].layout, *w = call->in[1].layout;
+    const char *left = x->stride[x->rank - 1] == 1 ? "1" : "0",
+               *right = w->stride[w->rank - 2] == 1 ? "1" : "0";
+    gd_gpu_define(step, "P", "matmul_numbers");
+    gd_gpu_define(step, "LEFT_BEGIN", "matmul_left_begin");
+    gd_gpu_define(step, "RIGHT_BEGIN", "matmul_right_begin");
+    gd_gpu_define(step, "LEFT_NEXT", "matmul_left_next");
+    gd_gpu_define(step, "RIGHT_NEXT", "matmul_right_next");
+    gd_gpu_define(step, "LEFT", "matmul_at");
+    gd_gpu_define(step, "RIGHT", "matmul_at");
+    gd_gpu_define(step, "LEFT_BY_DEPTH", "%s", is_large ? left : "(p.a_step == 1)");
+    gd_gpu_define(step, "RIGHT_BY_DEPTH", "%s", is_large ? right : "(p.b_row == 1)");
+}
 
 /* What happens to a sum on its way out: bias, then ReLU; or the ReLU's gradient. */
 static void define_finish(const gd_kernel_call *call, gd_gpu_step *step)
@@ -102,14 +139,16 @@ bool gd_gpu_describe_product(const gd_kernel_call *call, gd_gpu_job *job)
     const gd_layout *x = call->in[0].layout, *w = call->in[1].layout, *out = call->out.layout;
     const int64_t m = x->shape[x->rank - 2], n = w->shape[w->rank - 1];
     const gd_dtype dtype = out->dtype;
-    if (!element_of(dtype))
+    if (gd_gpu_is_library_product(call))
+        return gd_gpu_describe_library_product(call, job);
+    if (!element_of(dtype) || (gd_dtype_is_half(x->dtype) && x->shape[x->rank - 1] > 0))
         return false;
     if (gd_layout_count(out) == 0)
         return true;
-    gd_gpu_step *step = add_product(job, "matmul", dtype, m, n, gd_layout_count(out) / (m * n));
-    gd_gpu_define(step, "P", "matmul_numbers");
-    gd_gpu_define(step, "LEFT_BY_DEPTH", "(p.a_step == 1)");
-    gd_gpu_define(step, "RIGHT_BY_DEPTH", "(p.b_row == 1)");
+    const outputs of = { m, n, gd_layout_count(out) / (m * n) };
+    const int work = work_of(&of, dtype == GD_F32);
+    gd_gpu_step *step = add_product(job, "matmul", dtype, &of, work);
+    define_matrices(call, step, work == LARGE);
     define_order(step, "256",
                  dtype == GD_F32   ? "GD_FMA_F32(x, y, s)"
                  : dtype == GD_F64 ? "GD_FMA_F64(x, y, s)"
@@ -147,6 +186,18 @@ static gd_conv_sizes sizes_of(const gd_kernel_call *call)
                                                           : gd_conv_sizes_of(b, out, a, groups);
 }
 
+static void define_images(gd_gpu_step *step, const char *kind)
+{
+    gd_gpu_define(step, "P", "conv_numbers");
+    gd_gpu_define(step, "LEFT_BEGIN", "conv_begin");
+    gd_gpu_define(step, "RIGHT_BEGIN", "conv_begin");
+    gd_gpu_define(step, "LEFT_NEXT", "conv_next");
+    gd_gpu_define(step, "RIGHT_NEXT", "conv_next");
+    gd_gpu_define(step, "LEFT", "%s_left", kind);
+    gd_gpu_define(step, "RIGHT", "%s_right", kind);
+    gd_gpu_define(step, "LEFT_BY_DEPTH", "1");
+}
+
 /* The kernel counts a product's rows, columns and steps in 32 bits. */
 static bool is_small(const gd_conv_sizes *s)
 {
@@ -163,8 +214,8 @@ static gd_gpu_step *add_grad_input(gd_gpu_job *job, const gd_conv_sizes *s,
         most *= (s->in[a] + attr->stride[a] - 1) / attr->stride[a];
         phases *= attr->stride[a] < s->in[a] ? attr->stride[a] : s->in[a];
     }
-    gd_gpu_step *step =
-        add_product(job, "conv_input", dtype, s->c, most, s->n * s->groups * phases);
+    const outputs of = { s->c, most, s->n * s->groups * phases };
+    gd_gpu_step *step = add_product(job, "conv_input", dtype, &of, work_of(&of, false));
     step->is_uneven = phases > 1;
     return step;
 }
@@ -190,16 +241,19 @@ bool gd_gpu_describe_convolution(const gd_kernel_call *call, gd_gpu_job *job)
     const gd_conv_sizes s = sizes_of(call);
     const bool is_forward = call->op->id == GD_OP_convolution,
                is_by_weight = call->op->id == GD_OP_convolution_grad_weight;
-    if ((dtype != GD_F32 && dtype != GD_F64) || !is_small(&s))
+    if ((dtype != GD_F32 && dtype != GD_F64) || call->in[0].layout->dtype != dtype || !is_small(&s))
         return false;
-    if (gd_layout_count(call->out.layout) == 0)
+    if (gd_layout_count(call->out.layout) == 0 ||
+        gd_gpu_describe_library_convolution(call, &s, job))
         return true;
+    const outputs forward = { s.o, s.out_plane, s.n * s.groups },
+                  by_weight = { s.o, s.c * s.taps, s.groups };
     gd_gpu_step *step =
-        is_forward     ? add_product(job, "conv", dtype, s.o, s.out_plane, s.n * s.groups)
-        : is_by_weight ? add_product(job, "conv_weight", dtype, s.o, s.c * s.taps, s.groups)
-                       : add_grad_input(job, &s, attr, dtype);
-    gd_gpu_define(step, "P", "conv_numbers");
-    gd_gpu_define(step, "LEFT_BY_DEPTH", "1");
+        is_forward ? add_product(job, "conv", dtype, &forward, work_of(&forward, false))
+        : is_by_weight
+            ? add_product(job, "conv_weight", dtype, &by_weight, work_of(&by_weight, false))
+            : add_grad_input(job, &s, attr, dtype);
+    define_images(step, is_forward ? "conv" : is_by_weight ? "conv_weight" : "conv_input");
     gd_gpu_define(step, "RIGHT_BY_DEPTH", "%d", is_by_weight);
     if (dtype == GD_F32)
         define_order(step, "256", "GD_FMA_F32(x, y, s)");

@@ -67,9 +67,11 @@ static gd_status run_each(const gd_kernel_call *const *calls, size_t count)
 
 static void forget(gd_gpu *gpu, gd_replay *r)
 {
-    for (int i = 0; i < r->count; i++)
+    for (int i = 0; i < r->count; i++) {
         if (r->kept[i].graph)
             gpu->driver->graph_release(gpu, r->kept[i].graph);
+        r->kept[i] = (recording){ .graph = NULL };
+    }
     r->count = r->oldest = 0;
 }
 

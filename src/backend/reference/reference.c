@@ -208,6 +208,7 @@ static gd_device *reference_open(const gd_open_options *options, int index)
     device->isa = "scalar";
     device->threads = 1;
     device->half_products = GD_DTYPE_SET(GD_BF16) | GD_DTYPE_SET(GD_F16);
+    device->half_recurrent = true;
     device->host_memory = true;
     device->alignment = 64;
     gd_reference_register_elementwise(device->kernel);

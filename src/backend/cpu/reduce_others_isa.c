@@ -1,10 +1,9 @@
-/* backend/cpu/reduce_narrow_isa.c: the arithmetic of sum, prod, max and min over f64 and integers
+/* backend/cpu/reduce_others_isa.c: the arithmetic of sum, prod, max and min over f64 and integers
  * for one instruction set: reduce_loops.h once for each operation and dtype. Start at reduce_isa.c.
  */
 /* A loop of fixed length over an array of lanes, once vectorised, is to be unrolled completely, so
- * that the lanes stay in registers. gcc does that at -O3, or when it is told; clang always. The
- * baseline goes without, to keep the library small. */
-#if defined(__GNUC__) && !defined(__clang__) && !defined(GD_ISA_BASELINE_BUILD)
+ * that the lanes stay in registers. gcc does that at -O3, or when it is told; clang always. */
+#if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC optimize("peel-loops")
 #endif
 
@@ -33,15 +32,13 @@
 #undef MERGE
 #undef IDENTITY
 
-/* ---- prod: the same; of integers the baseline's serve every instruction set, to keep the library
- * small ---- */
+/* ---- prod: the same ---- */
 #define OP       prod
 #define MERGE    MULTIPLY
 #define IDENTITY 1
 #define TYPE     f64
 #define ACC      f64
 #include "backend/cpu/reduce_loops.h"
-#ifdef GD_ISA_BASELINE_BUILD
 #define TYPE i32
 #define ACC  i64
 #include "backend/cpu/reduce_loops.h"
@@ -51,7 +48,6 @@
 #define TYPE u8
 #define ACC  i64
 #include "backend/cpu/reduce_loops.h"
-#endif
 #undef OP
 #undef MERGE
 #undef IDENTITY

@@ -1,0 +1,123 @@
+/* backend/cpu/conv_choose.c: how a convolution is computed. Each function is one decision, a rule a
+ * line, and says what the rule wins. No decision changes a bit of a result (conv.h), unless operands
+ * are bf16. Figures are of Zen 4 where nothing else is said. Start at gd_conv_choose, at the end.
+ *
+ * GRADUS_CONV (paths.h) replaces the choice where the way can compute the convolution.
+ */
+#include "backend/cpu/conv_plan.h"
+
+#include <math.h>
+
+static const char *const forced = "GRADUS_CONV";
+
+/* Where each window is one element of the image, and the planes of all images fill vectors: the
+ * product C^T [plane, m] = image^T [plane, depth] @ A^T for each image. Products pack what they read
+ * while they multiply: on Emerald Rapids a 1 x 1 convolution from 256 to 64 channels of 56 x 56
+ * takes 0.72 of the time that packing windows needs. */
+static bool takes_product(const gd_conv_product *v)
+{
+    const gd_window *w = &v->access.window;
+    const int lanes = v->tiles->lanes;
+    return gd_conv_may_choose(v->paths) && v->access.place.plain && gd_window_is_plain(w) &&
+           (w->plane % lanes == 0 || w->plane >= 16 * lanes);
+}
+
+/* ---- bands ---- */
+
+/* Whether it pays. Packing costs about as much as sixteen rows of C. */
+static bool bands_pay(const gd_conv_product *v, const gd_conv_band *b)
+{
+    const gd_window *w = &v->access.window;
+    const int64_t columns = v->tiles->columns;
+    const int64_t lanes = (b->taken * w->count[1] + columns - 1) / columns * columns;
+    return w->step[1] * w->step[2] <= 16 && (b->taken - w->count[2]) * v->m <= 16 * w->count[2] &&
+           (lanes - w->plane) * v->m <= 16 * w->plane;
+}
+
+/* Bands or, where they do not do, packing. Some rows of positions must fit in a band. */
+static void choose_bands(const gd_conv_product *v, gd_conv_choice *choice)
+{
+    const bool is_forced = v->paths->conv == GD_CONV_DIRECT;
+    const int64_t rows = v->access.window.count[1], least = is_forced ? 1 : gd_gemm_least(4, rows);
+    choice->way = GD_CONV_BY_PACKING;
+    if (!is_forced && !gd_conv_may_choose(v->paths)) {
+        choice->why = forced;
+    } else if (!gd_conv_shape_band(v, &choice->band)) {
+        choice->why = "windows lie in three axes, or nowhere";
+    } else if (!is_forced && !bands_pay(v, &choice->band)) {
+        choice->why = "packing costs less than lanes left empty by short rows";
+    } else if (gd_conv_fit_band(v, &choice->band, gd_conv_band_channels(v), rows,
+                                gd_conv_band_room(v)) < least) {
+        choice->why = "a band of padded rows does not fit the cache";
+    } else {
+        choice->way = GD_CONV_BY_BANDS;
+        choice->why = is_forced ? forced : "rows are copied once, and taps are shifts in them";
+    }
+}
+
+/* ---- images in the lanes ---- */
+
+/* Whether padding need not be multiplied: conv_images.c. */
+static bool may_leave_out(const gd_conv_args *args)
+{
+    const gd_conv_sizes *s = &args->s;
+    if (gd_conv_is_asked(args))
+        return !args->has_not_finite;
+    bool may = args->micro->are_finite(args->b, s->groups * s->o * s->c * s->taps);
+    for (int64_t i = 0; args->bias && i < s->groups * s->o; i++)
+        may = may && (args->bias[i] != 0 || !signbit(args->bias[i]));
+    return may;
+}
+
+/* A single tap is a matrix product. Rows of sixteen positions fill vectors as they are, which wins where
+ * taps are few: the gradient by 8 channels at 16 x 16 of 32 images takes 0.20 ms by bands and 0.24 by
+ * images (Emerald Rapids). */
+bool gd_conv_takes_images(const gd_conv_args *args, int64_t m, int64_t numbers, int64_t width)
+{
+    const gd_conv_micro *micro = args->micro;
+    const gd_conv_sizes *s = &args->s;
+    const bool is_forced = args->paths->conv == GD_CONV_IMAGES;
+    if (!micro->direct || (!is_forced && !gd_conv_may_choose(args->paths)))
+        return false;
+    const int64_t *stride = args->attr->stride;
+    if (!is_forced && width == 16 && s->taps < 16 && stride[1] * stride[2] == 1)
+        return false;
+    const int64_t images = micro->images, lanes = (s->n + images - 1) / images * images;
+    return s->in[0] * s->kernel[0] * s->out[0] == 1 && args->attr->before[0] == 0 && s->taps > 1 &&
+           m >= 4 && width <= GD_CONV_IMAGES_WIDTH && (is_forced || 5 * s->n >= 4 * lanes) &&
+           numbers * images <= (int64_t)(args->paths->block_bytes / sizeof(float)) &&
+           may_leave_out(args);
+}
+
+/* ---- kernels with half as many lanes ---- */
+
+/* They do the work of few channels with half as many empty lanes: of LeNet's first layer, 1 to 6
+ * channels at 28 x 28 x 64 images, in 0.39 ms instead of 0.53, of 3 to 8 at 32 x 32 x 32 in 0.28 instead
+ * of 0.35 (Emerald Rapids). */
+const gd_conv_micro *gd_conv_choose_weight_lanes(const gd_conv_args *args)
+{
+    const gd_conv_micro *micro = args->micro;
+    if (!micro->narrow)
+        return micro;
+    const bool pays = args->paths->conv == GD_CONV_BEST && args->s.o <= micro->product->lanes / 2;
+    return pays || args->paths->conv == GD_CONV_NARROW ? micro->narrow : micro;
+}
+
+/* ---- all of them ---- */
+
+void gd_conv_choose(const gd_conv_product *v, bool images, gd_conv_choice *choice)
+{
+    if (images) {
+        choice->way = GD_CONV_BY_IMAGES;
+        choice->why = "small images fill vectors, and taps in the padding are left out, unless a "
+                      "weight is not finite";
+    } else if (takes_product(v)) {
+        choice->way = GD_CONV_BY_PRODUCT;
+        choice->why = "a window being one element";
+    } else if (!v->micro->direct) {
+        choice->way = GD_CONV_BY_PACKING;
+        choice->why = "the only way";
+    } else {
+        choose_bands(v, choice);
+    }
+}
