@@ -471,7 +471,10 @@ typedef struct model {
 static gd_tensor *objective(model *m, gd_tensor *const *in)
 {
     (void)gd_autocast_begin(in[0]->context, m->precision);
-    gd_tensor *h = gd_relu(gd_nn_linear(m->module, "first", in[0], 17));
+    gd_tensor *h = gd_relu(gd_nn_linear(m->module, "first", in[0], 16));
+    gd_tensor *sequence = gd_reshape(h, GD_SHAPE(2, BATCH / 2, 16));
+    h = gd_add(h, gd_reshape(gd_nn_multi_head_attention(m->module, "attention", sequence, 2),
+                             GD_SHAPE(BATCH, 16)));
     gd_tensor *error = gd_sub(gd_nn_linear(m->module, "second", h, 4), in[1]);
     (void)gd_autocast_end(in[0]->context);
     return gd_mean(gd_square(error), GD_ALL_AXES, false);
@@ -504,9 +507,11 @@ static bool train(gd_context *gd, gd_dtype precision, bool compiles, float losse
     return gd_scope_end(gd) == GD_OK && ok;
 }
 
+/* The stand-in's algorithms have orders of their own: the same ones are chosen in all modes. */
 static void training_has_the_same_bits_eagerly_and_compiled(void **state)
 {
     (void)state;
+    fake->orders_differ = true;
     for (int i = 0; i < 6; i++) {
         gd_context *gd = gd_open("cuda", .numbers = classes[i % 2]);
         float eager[STEPS], compiled[STEPS], exact[STEPS];
@@ -527,6 +532,7 @@ static void training_has_the_same_bits_eagerly_and_compiled(void **state)
             assert_true(eager[s] > 0.9F * exact[s] && eager[s] < 1.1F * exact[s]);
         gd_close(gd);
     }
+    fake->orders_differ = false;
     expect_nothing_left();
 }
 

@@ -330,6 +330,7 @@ typedef struct product {
     float *c;
     char *workspace;
     size_t workspace_bytes;
+    int order; /* 0: in f64 */
 } product;
 
 /* TF32: rounded to 10 bits of fraction, to nearest. */
@@ -354,27 +355,43 @@ static double element(const struct cublasLtLayout_st *l, const char *data, int64
     return is_tf32 ? as_tf32(((const float *)data)[at]) : ((const float *)data)[at];
 }
 
+/* Element [i, d] of the first operand times [d, j] of the second. */
+static double factor(const product *p, int64_t batch, int64_t i, int64_t j, int64_t d)
+{
+    const struct cublasLtDesc_st *desc = &p->of.desc;
+    const bool is_tf32 = desc->compute == CUBLAS_COMPUTE_32F_FAST_TF32;
+    return element(&p->of.a, p->a, batch, desc->transposed[0] ? d : i, desc->transposed[0] ? i : d,
+                   is_tf32) *
+           element(&p->of.b, p->b, batch, desc->transposed[1] ? j : d, desc->transposed[1] ? d : j,
+                   is_tf32);
+}
+
+/* Orders: ascending, descending, two chains, and one of every three. */
+static float sum_of(const product *p, int64_t batch, int64_t i, int64_t j, int64_t k)
+{
+    double exact = 0;
+    float sum[3] = { 0, 0, 0 };
+    for (int64_t d = 0; d < k && p->order == 0; d++)
+        exact += factor(p, batch, i, j, d);
+    for (int64_t d = 0; d < k && p->order != 0; d++) {
+        const int64_t at = p->order == 2 ? k - 1 - d : d;
+        sum[p->order < 3 ? 0 : d % (p->order - 1)] += (float)factor(p, batch, i, j, at);
+    }
+    return p->order == 0 ? (float)exact : sum[0] + sum[1] + sum[2];
+}
+
 static void run(const void *arguments)
 {
     product p;
     memcpy(&p, arguments, sizeof p);
     const struct cublasLtDesc_st *desc = &p.of.desc;
-    const bool is_tf32 = desc->compute == CUBLAS_COMPUTE_32F_FAST_TF32;
     const int64_t k = desc->transposed[0] ? p.of.a.rows : p.of.a.columns;
-    if (p.workspace_bytes) {
-        memset(p.workspace, 0xA5, WORKSPACE);
-        memset(p.workspace + p.workspace_bytes - WORKSPACE, 0xA5, WORKSPACE);
-    }
+    memset(p.workspace, 0xA5, WORKSPACE);
+    memset(p.workspace + p.workspace_bytes - WORKSPACE, 0xA5, WORKSPACE);
     for (int64_t batch = 0; batch < p.of.c.batch; batch++)
         for (int64_t j = 0; j < p.of.c.columns; j++)
             for (int64_t i = 0; i < p.of.c.rows; i++) {
-                double sum = 0;
-                for (int64_t d = 0; d < k; d++)
-                    sum += element(&p.of.a, p.a, batch, desc->transposed[0] ? d : i,
-                                   desc->transposed[0] ? i : d, is_tf32) *
-                           element(&p.of.b, p.b, batch, desc->transposed[1] ? j : d,
-                                   desc->transposed[1] ? d : j, is_tf32);
-                float value = (float)sum;
+                float value = sum_of(&p, batch, i, j, k);
                 if (desc->epilogue == CUBLASLT_EPILOGUE_BIAS)
                     value += ((const float *)desc->bias)[i];
                 p.c[batch * p.of.c.batch_stride + i + j * p.of.c.ld] = value;
@@ -435,6 +452,9 @@ int cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const voi
                          workspace);
     p.workspace = fake_device_memory((uintptr_t)workspace, workspace_bytes, "cublasLtMatmul");
     p.workspace_bytes = workspace_bytes;
+    for (int i = 0; i < 4 && fake_machine.orders_differ; i++)
+        p.order = (int)((p.order + algo->data[i] % 251 + algo->data[i] % 241) % 1009);
+    p.order = fake_machine.orders_differ ? 1 + p.order % 4 : 0;
     forbid_overlap(&p, p.a, bytes_of(a_layout));
     forbid_overlap(&p, p.b, bytes_of(b_layout));
     forbid_overlap(&p, p.workspace, workspace_bytes);

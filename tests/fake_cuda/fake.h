@@ -1,6 +1,7 @@
 /* tests/fake_cuda/fake.h: a stand-in for NVIDIA's driver, for NVRTC and for cuBLASLt, as the engine finds
- * them by GRADUS_CUDA_PATH: libcuda.so.1, libnvrtc.so.13, libcublasLt.so.13. It does what the documentation of the functions
- * says, at the worst moment that this allows, and aborts with a sentence at what it forbids:
+ * them by GRADUS_CUDA_PATH: libcuda.so.1, libnvrtc.so.13, libcublasLt.so.13. It does what the
+ * documentation of the functions says, at the worst moment that this allows, and aborts with a sentence
+ * at what it forbids:
  *
  *  - The device's memory may be accessed by kernels and copies alone: the host faults. Blocks end at a
  *    page without access.
@@ -9,8 +10,9 @@
  *  - Kernels are the text that NVRTC is given, compiled by the host's C++ compiler ($CXX, else c++;
  *    $FAKE_CUDA_FLAGS are added). Blocks, and a block's threads between two barriers, run in orders
  *    drawn from the seed; __shared__ memory is garbage when a block begins.
- *  - Products are sums in f64, rounded once, so other bits than the engine's. What is said of matrices, of
- *    their alignment and of the workspace is held against the memory there is.
+ *  - Products are sums in f64, rounded once, so other bits than the engine's; with orders_differ they are
+ *    of f32. What is said of matrices, of their alignment and of the workspace is held against the
+ *    memory there is.
  *  - The n-th call fails. What there is of everything is counted, so that leaks show.
  *
  * With $FAKE_CUDA_TEXTS, a folder, texts of kernels are only written there; the kernels do nothing.
@@ -36,6 +38,7 @@ typedef struct fake_cuda {
     int lost; /* that error */
 
     bool refuses_products; /* cuBLASLt knows no algorithm */
+    bool orders_differ;    /* each of its algorithms sums in f32, in an order of its own */
 
     /* how often */
     int64_t calls, launches, graph_launches, uploads, downloads, copies, waits, compilations;

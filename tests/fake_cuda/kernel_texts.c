@@ -75,6 +75,21 @@ static bool make_step(gd_context *gd, bool is_neuron, bool is_adam)
     return gpu->one_kernels > before;
 }
 
+/* What goes with products of a library: copies of their operands, a bias of its own. */
+static bool make_products(void)
+{
+    gd_context *gd = gd_open("cuda:0", .threads = 1, .numbers = GD_NUMBERS_LIBRARY);
+    static const gd_dtype dtypes[] = { GD_F32, GD_F16, GD_BF16 };
+    bool ok = gd != NULL;
+    for (int i = 0; ok && i < 3; i++) {
+        gd_tensor *x = gd_slice(gd_zeros(gd, GD_SHAPE(3, 10), dtypes[i]), 1, 0, 10, 2);
+        gd_tensor *bias = gd_slice(gd_zeros(gd, GD_SHAPE(6), dtypes[i]), 0, 0, 6, 2);
+        ok = gd_linear(x, gd_transpose(x, 0, 1), bias) != NULL;
+    }
+    gd_close(gd);
+    return ok;
+}
+
 int main(void)
 {
     setenv("GRADUS_ONE_KERNEL", "always", 1);
@@ -100,5 +115,9 @@ int main(void)
     gd_close(gd);
     if (!ok)
         fprintf(stderr, "kernel_texts: a step of training is not one kernel\n");
+    if (!make_products()) {
+        fprintf(stderr, "kernel_texts: %s\n", gd_error_message());
+        return 1;
+    }
     return ok ? 0 : 1;
 }
