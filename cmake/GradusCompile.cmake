@@ -24,7 +24,9 @@ check_linker_flag(C -Wl,-z,pack-relative-relocs GD_HAVE_LINKER_RELR) # tables of
 # ---- instruction sets
 set(GD_ISAS baseline)
 set(GD_ISA_FLAGS_baseline)
-if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$" AND CMAKE_SIZEOF_VOID_P EQUAL 8)
+if(GD_BASELINE_ONLY)
+    # Builds whose kernels are not what is tested, and the one that shows that no other instruction set is needed.
+elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$" AND CMAKE_SIZEOF_VOID_P EQUAL 8)
     set(GD_ISA_FLAGS_avx2 -mavx2 -mfma -mf16c)
     set(GD_ISA_FLAGS_avx512 -mavx512f -mavx512dq -mavx512bw -mavx512vl -mavx2 -mfma -mf16c
         -mprefer-vector-width=512)

@@ -185,6 +185,18 @@ bool cli_find_trained(const char *given, char path[CLI_PATH_BYTES])
     return true;
 }
 
+bool cli_find_language(const char *given, char path[CLI_PATH_BYTES])
+{
+    char sentence[CLI_PATH_BYTES + 256];
+    if (!cli_find_trained(given, path))
+        return false;
+    if (!cli_is_model_file(path))
+        return cli_has_network(path);
+    snprintf(sentence, sizeof sentence,
+             "%.4000s is no model of text: gradus predict says what it makes of new data", given);
+    return gd_error_record(GD_ERR_INVALID, sentence) == GD_OK;
+}
+
 bool cli_trained_open(cli_network *network, const cli_network_options *options)
 {
     cli_network_options o = *options;

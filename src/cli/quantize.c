@@ -109,7 +109,8 @@ static gd_status convert(const settings *s, gd_gguf_type type, progress *p, bool
     gd_tokenizer *tokenizer = NULL;
     if (cli_is_gguf(s->from) && !s->calibrate)
         return write_model(s, s->from, type, NULL, p);
-    cli_find_model(s->from, path);
+    if (!cli_find_language(s->from, path))
+        return gd_error_code();
     if (s->tokenizer) {
         tokenizer = cli_open_tokenizer(s->tokenizer);
         *told = !tokenizer;
