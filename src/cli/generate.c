@@ -180,7 +180,8 @@ int cli_generate(int argc, char **argv)
     if (s.model) {
         if (!cli_find_language(s.model, model))
             return cli_fail();
-        if (!s.tokenizer && !cli_own_tokenizer(model, &tokenizer))
+        if (!s.tokenizer &&
+            (!cli_own_tokenizer(model, &tokenizer) || (!tokenizer && !cli_loads_language(model))))
             return cli_fail();
         s.model = model;
     }
