@@ -24,9 +24,7 @@ check_linker_flag(C -Wl,-z,pack-relative-relocs GD_HAVE_LINKER_RELR) # tables of
 # ---- instruction sets
 set(GD_ISAS baseline)
 set(GD_ISA_FLAGS_baseline)
-if(GD_BASELINE_ONLY)
-    # Builds whose kernels are not what is tested, and the one that shows that no other instruction set is needed.
-elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$" AND CMAKE_SIZEOF_VOID_P EQUAL 8)
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$" AND CMAKE_SIZEOF_VOID_P EQUAL 8)
     set(GD_ISA_FLAGS_avx2 -mavx2 -mfma -mf16c)
     set(GD_ISA_FLAGS_avx512 -mavx512f -mavx512dq -mavx512bw -mavx512vl -mavx2 -mfma -mf16c
         -mprefer-vector-width=512)
@@ -34,12 +32,15 @@ elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$" AND CMAKE_SIZEOF_
         string(TOUPPER ${isa} ISA)
         string(JOIN " " flags ${GD_ISA_FLAGS_${isa}})
         check_c_compiler_flag("${flags}" GD_COMPILES_${ISA})
-        if(GD_COMPILES_${ISA} AND (isa STREQUAL avx2 OR GD_COMPILES_AVX2))
+        if(GD_COMPILES_${ISA} AND (isa STREQUAL avx2 OR avx2 IN_LIST GD_ISAS) AND
+           (NOT GD_ONLY_ISAS OR isa IN_LIST GD_ONLY_ISAS))
             list(APPEND GD_ISAS ${isa})
         endif()
     endforeach()
 elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64|ARM64)$")
-    list(APPEND GD_ISAS neon)
+    if(NOT GD_ONLY_ISAS OR neon IN_LIST GD_ONLY_ISAS)
+        list(APPEND GD_ISAS neon)
+    endif()
     set(GD_ISA_FLAGS_neon) # part of the architecture
 endif()
 
