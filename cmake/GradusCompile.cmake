@@ -33,12 +33,15 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$" AND CMAKE_SIZEOF_VOID
         string(TOUPPER ${isa} ISA)
         string(JOIN " " flags ${GD_ISA_FLAGS_${isa}})
         check_c_compiler_flag("${flags}" GD_COMPILES_${ISA})
-        if(GD_COMPILES_${ISA} AND (isa STREQUAL avx2 OR GD_COMPILES_AVX2))
+        if(GD_COMPILES_${ISA} AND (isa STREQUAL avx2 OR avx2 IN_LIST GD_ISAS) AND
+           (NOT GD_ONLY_ISAS OR isa IN_LIST GD_ONLY_ISAS))
             list(APPEND GD_ISAS ${isa})
         endif()
     endforeach()
 elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64|ARM64)$")
-    list(APPEND GD_ISAS neon)
+    if(NOT GD_ONLY_ISAS OR neon IN_LIST GD_ONLY_ISAS)
+        list(APPEND GD_ISAS neon)
+    endif()
     set(GD_ISA_FLAGS_neon) # part of the architecture
 endif()
 

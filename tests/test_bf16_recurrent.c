@@ -158,8 +158,9 @@ static void test_one_machine_one_result(void **state)
             gd_context *const contexts[] = { one, one, three, three };
             static const gd_mode modes[] = { GD_MODE_COMPILED, GD_MODE_LAZY, GD_MODE_EAGER,
                                              GD_MODE_COMPILED };
-            for (int m = 0; m < 4; m++) {
-                reading other = run(contexts[m], p, modes[m], m == 0 ? text : NULL, sizeof text);
+            for (int m = TEST_UNDER_TSAN ? 2 : 0; m < 4; m++) {
+                char *plan = modes[m] == GD_MODE_COMPILED ? text : NULL;
+                reading other = run(contexts[m], p, modes[m], plan, sizeof text);
                 assert_same_bits(&first, &other, what);
                 reading_free(&other);
             }

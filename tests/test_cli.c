@@ -1,4 +1,5 @@
-/* tests/test_cli.c: the gradus tool as a person runs it: what it prints, where, and its exit code.
+/* tests/test_cli.c: the gradus tool as a person runs it: what it prints, where, and its exit code. Under
+ * ThreadSanitizer it trains, is interrupted, and evaluates; the rest are processes of one thread.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -23,12 +24,14 @@
 #define MNIST GD_SOURCE_DIR "/data/mnist"
 
 #include "support/cli.h"
+#include "support/effort.h"
 
 /* ---- help and mistakes ---- */
 
 static void help_is_given(void **state)
 {
     (void)state;
+    TEST_OF_ONE_THREAD();
     const result *r = run("--help");
     assert_int_equal(r->code, 0);
     static const char *const commands[] = { "train", "predict", "eval", "info" };
@@ -59,6 +62,7 @@ static void help_is_given(void **state)
 static void usage_errors_say_what_is_allowed(void **state)
 {
     (void)state;
+    TEST_OF_ONE_THREAD();
     assert_fails(run("trian"), 2, "there is no command 'trian'; did you mean 'train'?");
     assert_fails(run("xyzzy"), 2, "'gradus --help' lists them");
     assert_fails(run("train --epoch-count 3"), 2,
@@ -81,6 +85,7 @@ static void usage_errors_say_what_is_allowed(void **state)
 static void failures_say_what_is_missing(void **state)
 {
     (void)state;
+    TEST_OF_ONE_THREAD();
     assert_fails(run("predict"), 1, "no trained model is given, and there is none in runs/");
     need("jansson"); /* without it train says first that it could not save */
     assert_fails(run("eval nothing.safetensors " MNIST), 1, "nothing.safetensors");
@@ -95,6 +100,7 @@ static void failures_say_what_is_missing(void **state)
 static void parameters_without_a_network_are_told(void **state)
 {
     (void)state;
+    TEST_OF_ONE_THREAD();
     need("jansson");
     char path[512];
     gd_context *gd = gd_open("cpu");
@@ -107,7 +113,8 @@ static void parameters_without_a_network_are_told(void **state)
     static const char *const commands[] = {
         "predict class x.csv", "predict class/model.safetensors",
         "eval class x.csv",    "eval class",
-        "plan class",          "export class"
+        "plan class",          "export class",
+        "generate class",      "quantize class q.gguf"
     };
     for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
         assert_fails(run("%s", commands[i]), 1,
@@ -124,6 +131,7 @@ static void parameters_without_a_network_are_told(void **state)
 static void info_tells_of_the_machine(void **state)
 {
     (void)state;
+    TEST_OF_ONE_THREAD();
     const result *r = run("info");
     assert_int_equal(r->code, 0);
     static const char *const lines[] = { "gradus           0.1.0", "instruction set", "threads",
@@ -158,6 +166,7 @@ static void write_table(void)
 static void a_device_that_is_not_there_is_told_with_those_that_are(void **state)
 {
     (void)state;
+    TEST_OF_ONE_THREAD();
     assert_fails(run("plan --device opencl:99"), 1, "there are \"cpu\", \"reference\"");
     assert_int_equal(setenv("GRADUS_OPENCL_PATH", "/nowhere", 1), 0);
     assert_fails(run("plan --device opencl"), 1, "gradus: no OpenCL: /nowhere/");
@@ -168,6 +177,7 @@ static void a_device_that_is_not_there_is_told_with_those_that_are(void **state)
 static void every_device_trains_to_the_same_bytes(void **state)
 {
     (void)state;
+    TEST_OF_ONE_THREAD();
     need("jansson");
     write_table();
     assert_fails(run("train points.csv --target side --device abacus"), 1,
@@ -199,6 +209,7 @@ static void every_device_trains_to_the_same_bytes(void **state)
 static void a_network_is_trained_used_and_measured(void **state)
 {
     (void)state;
+    TEST_OF_ONE_THREAD();
     need("zlib");
     need("jansson");
     const result *r = run("train %s --epochs 1 --run a --threads 1", MNIST);
@@ -259,8 +270,8 @@ static void runs_can_be_repeated(void **state)
     static const char *const ways[] = { "",
                                         "--model " GD_SOURCE_DIR
                                         "/examples/models/mnist_mlp.json --threads 2",
-                                        "--eager", "--workers 2" };
-    for (int i = 0; i < 4; i++) {
+                                        "--workers 2", "--eager" };
+    for (int i = 0; i < (TEST_UNDER_TSAN ? 3 : 4); i++) {
         const result *r = run("train %s --epochs 1 --quiet --seed 7 --faithful --run way%d %s",
                               MNIST, i, ways[i]);
         assert_int_equal(r->code, 0);
@@ -276,6 +287,7 @@ static void runs_can_be_repeated(void **state)
 static void other_models_are_rejected(void **state)
 {
     (void)state;
+    TEST_OF_ONE_THREAD();
     need("zlib");
     need("jansson");
     char path[512];
@@ -318,6 +330,7 @@ static void other_models_are_rejected(void **state)
 static void models_of_several_inputs_are_planned_and_exported(void **state)
 {
     (void)state;
+    TEST_OF_ONE_THREAD();
     need("jansson");
     write_text(
         "two.json",
@@ -337,6 +350,7 @@ static void models_of_several_inputs_are_planned_and_exported(void **state)
 static void plans_are_shown(void **state)
 {
     (void)state;
+    TEST_OF_ONE_THREAD();
     const result *r = run("plan --batch 7");
     assert_int_equal(r->code, 0);
     assert_has(r->out,
@@ -378,6 +392,7 @@ static void plans_are_shown(void **state)
 static void networks_are_exported(void **state)
 {
     (void)state;
+    TEST_OF_ONE_THREAD();
     const result *r = run("export --batch 2 -o net.c");
     assert_int_equal(r->code, 0);
     assert_string_equal(r->out, "");
@@ -397,6 +412,7 @@ static void networks_are_exported(void **state)
 static void outputs_are_not_lost(void **state)
 {
     (void)state;
+    TEST_OF_ONE_THREAD();
     write_text("kept.c", "mine");
     assert_fails(run("export --name 'bad name' -o kept.c"), 1, "the name is none");
     assert_holds("kept.c", "mine");
@@ -424,6 +440,7 @@ static void outputs_are_not_lost(void **state)
 static void training_finds_out_first_that_it_cannot_save(void **state)
 {
     (void)state;
+    TEST_OF_ONE_THREAD();
 #ifdef GD_HAVE_JANSSON
     assert_fails(run("train nowhere --run no/such/folder/a"), 1,
                  "no/such/folder/a: cannot be made");
@@ -468,6 +485,7 @@ static void an_interrupt_ends_training_in_order(void **state)
 static void a_closed_pipe_does_not_stop_training(void **state)
 {
     (void)state;
+    TEST_OF_ONE_THREAD();
     need("zlib");
     need("jansson");
     char command[4096], text[8192];

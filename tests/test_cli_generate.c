@@ -88,6 +88,8 @@ static void a_model_is_quantised(void **state)
     snprintf(model, sizeof model, "%s", shared_data("models/stories260K/stories260K.bin"));
     snprintf(arguments, sizeof arguments, "'%s' '%s'", model, out[0]);
     assert_tool_fails("quantize", arguments, 1, "--tokenizer is needed");
+    snprintf(arguments, sizeof arguments, "'%s'", model);
+    assert_fails(arguments, 2, "--tokenizer is needed");
     snprintf(arguments, sizeof arguments, "'%s' '%s' --type F32 --quiet --tokenizer '%s'", model,
              out[0], shared_data("models/stories260K/tok512.bin"));
     assert_int_equal(run_tool("quantize", arguments, false, text, sizeof text), 0);
@@ -147,6 +149,12 @@ static void a_model_is_quantised(void **state)
     assert_tool_fails("quantize", arguments, 2, "--type takes Q8_0, Q6_K");
     assert_tool_fails("quantize", "", 2, "a MODEL is needed");
     assert_tool_fails("quantize", "/nowhere/x y.gguf", 1, "/nowhere/x is not there");
+    snprintf(arguments, sizeof arguments, "'%s' '%s'", out[0], GD_BINARY_DIR);
+    assert_int_equal(run_tool("quantize", arguments, false, text, sizeof text), 1);
+    assert_string_equal(text, ""); /* told before the work */
+    assert_tool_fails("quantize", arguments, 1, "is a directory");
+    snprintf(arguments, sizeof arguments, "'%s' --length 513", out[0]);
+    assert_tool_fails("plan", arguments, 1, "--length 513: the model takes 512 tokens at the most");
     remove(out[0]);
     remove(out[1]);
     free(expected);
@@ -255,7 +263,19 @@ static void mistakes_are_told(void **state)
     (void)state;
     assert_fails("", 2, "a MODEL is needed");
     assert_fails("model.bin", 1, "model.bin is not there");
-    assert_fails("'" GD_SOURCE_DIR "/README.md'", 2, "--tokenizer is needed");
+    /* of what is no model no tokeniser is asked */
+    assert_fails("'" GD_SOURCE_DIR "/README.md'", 1, "/README.md: neither safetensors nor");
+    assert_tool_fails("quantize", "'" GD_SOURCE_DIR "/README.md' '" GD_BINARY_DIR "/none.gguf'", 1,
+                      "/README.md: neither safetensors nor");
+    const char *empty = GD_BINARY_DIR "/test_cli_generate_empty.gguf";
+    FILE *file = fopen(empty, "w");
+    assert_non_null(file);
+    assert_int_equal(fclose(file), 0);
+    static const char *const of_files[] = { "eval", "plan", "predict" };
+    for (int i = 0; i < 3; i++)
+        assert_tool_fails(of_files[i], GD_BINARY_DIR "/test_cli_generate_empty.gguf", 1,
+                          "test_cli_generate_empty.gguf is no GGUF file");
+    remove(empty);
     assert_fails("model.bin --cache i4", 2, "--cache takes f32, f16 or int8, not 'i4'");
     assert_fails("model.bin --tokenizer bytes --top-p 2", 2, "--top-p takes a number from 0 to 1");
     assert_fails("/nowhere/model.bin --tokenizer bytes", 1, "/nowhere/model.bin");

@@ -67,16 +67,36 @@ static void models_that_are_not_trained_yet_are_told(void **state)
     (void)state;
     need("jansson");
     in_shell("cp -r runs/flower early && rm early/model.safetensors");
-    static const char *const commands[] = { "predict early rows.csv", "eval early", "plan early",
-                                            "export early", "generate early" };
+    static const char *const commands[] = {
+        "predict early rows.csv", "eval early",     "plan early",
+        "export early",           "generate early", "quantize early q.gguf"
+    };
     for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
         assert_fails(run("%s", commands[i]), 1,
                      "early has no model.safetensors yet: its training has not ended. If it does "
                      "not run any more, gradus train --resume early goes on with it");
     assert_fails(run("generate runs/flower --prompt x"), 1,
                  "runs/flower is no model of text: gradus predict says what it makes of new data");
+    assert_fails(run("quantize runs/flower q.gguf"), 1,
+                 "runs/flower is no model of text: gradus predict says what it makes of new data");
     write_text("iris-y.csv", "sepal length (cm)\n1\n2\n");
     assert_fails(run("eval runs/flower iris-y.csv"), 1, "the table has no column \"species\"");
+}
+
+/* model.json is the user's to look at, and to spoil. */
+static void a_spoilt_model_is_named_when_resumed(void **state)
+{
+    (void)state;
+    need("jansson");
+    in_shell("cp -r runs/flower spoilt");
+    write_text("spoilt/model.json", "{}");
+    assert_fails(run("train --resume spoilt --epochs 99"), 1,
+                 "gradus: spoilt/model.json: the model has no \"layers\"");
+    write_text("spoilt/model.json", "{\"input\": [4], \"layers\": [{\"type\": \"rela\"}]}");
+    assert_fails(run("train --resume spoilt --epochs 99"), 1, "gradus: spoilt/model.json: ");
+    write_text("spoilt/model.json", "");
+    assert_fails(run("train --resume spoilt --epochs 99"), 1,
+                 "gradus: spoilt/model.json: not JSON: line 1");
 }
 
 /* The last checkpoint is damaged: the one before it is taken, which is told. */
@@ -161,6 +181,7 @@ int main(void)
         cmocka_unit_test(tables_without_rows_are_told),
         cmocka_unit_test(damaged_models_are_no_data),
         cmocka_unit_test(models_that_are_not_trained_yet_are_told),
+        cmocka_unit_test(a_spoilt_model_is_named_when_resumed),
         cmocka_unit_test(what_is_passed_over_is_told),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);

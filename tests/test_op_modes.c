@@ -169,7 +169,8 @@ static void check_device(gd_context *context)
         numbers n = numbers_of(op_rows[r], 41);
         for (int c = 0; c < op_rows[r]->case_count; c++)
             for (int d = 0; d < COUNT(dtypes); d++)
-                if (takes(op_rows[r], dtypes[d]) && test_tries(&number))
+                if (takes(op_rows[r], dtypes[d]) &&
+                    (test_tries(&number) || op_row_is_named(op_rows[r])))
                     check_compiled(context, op_rows[r], c, dtypes[d], (c + d) % LAYOUT_COUNT, &n);
     }
     assert_int_equal(watch_faults(), 0);
@@ -186,6 +187,7 @@ static void test_compiled_on_cpu(void **state)
 static void test_compiled_on_reference(void **state)
 {
     (void)state;
+    TEST_OF_ONE_THREAD();
     gd_context *context = open_reference();
     check_device(context);
     close_context(context);
@@ -195,6 +197,7 @@ static void test_compiled_on_reference(void **state)
 static void test_compiler_only_ops(void **state)
 {
     (void)state;
+    TEST_OF_ONE_THREAD();
     static const gd_op_id ids[] = { GD_OP_linear, GD_OP_matmul_relu_grad, GD_OP_fused,
                                     GD_OP_extra_result };
     gd_context *context = gd_open(test_device(), .threads = 1);
@@ -241,6 +244,7 @@ static gd_tensor *run_between(void *user, int count, gd_tensor *const *in)
 static void test_elementwise_ops_fuse(void **state)
 {
     (void)state;
+    TEST_OF_ONE_THREAD();
     gd_context *context = gd_open(test_device(), .threads = 1);
     numbers n = { 44 };
     int fused = 0;
@@ -289,7 +293,7 @@ static void check_threads(gd_context *context, const op_row *row, const op_case 
     reading expected[MAX_RESULTS];
     gd_scope_begin(context);
     place_inputs(&b, o, in);
-    for (int threads = 1; threads <= 3; threads++) {
+    for (int threads = 1; threads <= 3; threads += TEST_UNDER_TSAN ? 2 : 1) {
         char what[160];
         snprintf(what, sizeof what, "%s %s with %d threads", row->name, gd_dtype_name(dtype),
                  threads);
@@ -319,10 +323,13 @@ static void test_threads(void **state)
     (void)state;
     static const gd_dtype dtypes[] = { GD_F32, GD_F64, GD_I32 };
     gd_context *context = open_cpu(NULL, 1);
+    int number = 0;
     for (int k = 0; k < op_large_count; k++)
         for (int r = 0; r < op_row_count; r++) {
             const op_large *l = &op_large_cases[k];
             if (!op_large_concerns(l, op_rows[r]))
+                continue;
+            if (!l->row && !test_tries_alike(&number)) /* one loop for all elementwise ops */
                 continue;
             numbers n = numbers_of(op_rows[r], 51);
             for (int d = 0; d < (TEST_UNDER_TSAN ? 1 : COUNT(dtypes)); d++)

@@ -240,7 +240,7 @@ def plan_function(api, function, fixed=None):
             plan.handed.append(f"len({bytes_before(parameters, p)})")
         elif p.name in ("text", "bytes") and p.type.stars == 1 and any(q.name == "size" for q in parameters):
             plan.arguments.append(Argument(p.name, "str | bytes"))
-            plan.before.append(f"{p.name} = as_text({p.name})")
+            plan.before.append(f"{p.name} = as_bytes({p.name})")
             plan.handed.append(p.name)
         elif any(p.name == q.name[:-1] + "_count" and q.type.base == "gd_tensor" and q.type.stars == 2 and not q.type.const
                  for q in parameters):

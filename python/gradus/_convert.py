@@ -341,6 +341,15 @@ def as_enum(name: str, value) -> int:
 
 
 def as_text(value) -> bytes | None:
+    """For C, where text ends at its first zero byte: one with more behind it would be another text, or another file."""
+    text = as_bytes(value)
+    if text is not None and b"\0" in text:
+        raise ValueError(f"text with a zero character in it: {value!r}")
+    return text
+
+
+def as_bytes(value) -> bytes | None:
+    """For C functions that are given the number of bytes."""
     if value is None or type(value) is bytes:
         return value
     if hasattr(value, "__fspath__"):

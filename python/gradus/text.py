@@ -5,8 +5,8 @@ import ctypes
 import math
 import os
 
-from . import _api, _lib, _objects, _ops
-from ._convert import as_text, run_status
+from . import _api, _integers, _lib, _objects, _ops
+from ._convert import as_bytes, run_status
 from ._lib import C
 
 TYPE_CHECKING = False
@@ -64,7 +64,7 @@ class Tokenizer:
 
     def encode(self, text: str) -> list[int]:
         """The tokens of a text; none is added at its ends."""
-        block, tokens = as_text(text), _api.gd_tokens()
+        block, tokens = as_bytes(text), _api.gd_tokens()
         try:
             run_status(C.gd_tokenize, self.handle, block, len(block), ctypes.byref(tokens))
             return (ctypes.c_int32 * tokens.count).from_address(tokens.ids)[:] if tokens.count else []
@@ -73,7 +73,7 @@ class Tokenizer:
 
     def decode(self, tokens: Sequence[int]) -> str:
         """The text of tokens; bytes that are not UTF-8 become U+FFFD."""
-        numbers, size = (ctypes.c_int32 * len(tokens))(*tokens), ctypes.c_size_t()
+        numbers, size = _integers.array_of(ctypes.c_int32, tokens), ctypes.c_size_t()
         with self._tokenizer._home.lock:
             text = C.gd_detokenize(self.handle, len(tokens), numbers, ctypes.byref(size))
             if text is None:
@@ -104,7 +104,7 @@ def quantize(source: Any, to: Any, type: str = "q8_0", importance: _objects.Impo
     q2_k, bf16, f16 or f32. A model of one's own is written by model.save_gguf(tokenizer, path, type=...).
     importance: of model.calibrate(tokens), for which k-quants are then made."""
     options = {} if importance is None else {"importance": importance}
-    _ops.gguf_quantize(os.fspath(source), os.fspath(to), type=type.lower(), **options)
+    _ops.gguf_quantize(os.fspath(source), os.fspath(to), type=type.lower() if isinstance(type, str) else type, **options)
 
 
 def generate(model: _objects.LanguageModel, tokenizer: Tokenizer, prompt: str = "", tokens: int | None = None, *,
@@ -121,6 +121,7 @@ def generate(model: _objects.LanguageModel, tokenizer: Tokenizer, prompt: str = 
     proposes draft_tokens at a time, which the model reads in one pass; tokens keep the model's distribution. counts: a dict that is
     told how many tokens have been "drafted" and "accepted".
     """
+    _belong_together(model, tokenizer)
     options = {"temperature": temperature, "top_p": top_p, "repetition_penalty": repetition_penalty, "seed": seed}
     sampler = _objects.Sampler.create(**options, **({} if top_k is None else {"top_k": top_k}))
     generator, drafts = _objects.Generator.create(model), None if draft is None else _objects.Generator.create(draft)
@@ -155,6 +156,7 @@ def generate(model: _objects.LanguageModel, tokenizer: Tokenizer, prompt: str = 
 def perplexity(model: _objects.LanguageModel, tokenizer: Tokenizer, text: str, *, cache: Any = None) -> float:
     """exp of the mean of -log p of a text's tokens but the first, in sequences as long as the model's (1,024 at most), each without
     what was before it; as `gradus eval` says it. cache: the dtype in which keys and values are kept, as generate() has it."""
+    _belong_together(model, tokenizer)
     generator, options = _objects.Generator.create(model), model.options()
     if cache is not None:
         generator.set_cache_dtype(cache)
@@ -175,6 +177,12 @@ def perplexity(model: _objects.LanguageModel, tokenizer: Tokenizer, text: str, *
             most = max(row)
             total += most + math.log(sum(math.exp(x - most) for x in row)) - row[tokens[at + i + 1]]
     return math.exp(total / (len(tokens) - 1))
+
+
+def _belong_together(model: _objects.LanguageModel, tokenizer: Tokenizer) -> None:
+    """Else they would talk nonsense, or fail in the middle."""
+    if len(tokenizer) != model.options().vocabulary:
+        raise ValueError(f"the model has {model.options().vocabulary} tokens, the tokeniser {len(tokenizer)}")
 
 
 def _choose(generator: _objects.Generator, draft: _objects.Generator | None, sampler: _objects.Sampler, kinds: int, new: list[int],

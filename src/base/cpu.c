@@ -135,6 +135,20 @@ static void detect_model(void)
 
 #endif
 
+/* What the library was built with kernels for: not every compiler knows the flags. */
+static const bool isa_kernels[GD_ISA_COUNT] = {
+    [GD_ISA_BASELINE] = true,
+#ifdef GD_HAVE_AVX2
+    [GD_ISA_AVX2] = true,
+#endif
+#ifdef GD_HAVE_AVX512
+    [GD_ISA_AVX512] = true,
+#endif
+#ifdef GD_HAVE_NEON
+    [GD_ISA_NEON] = true,
+#endif
+};
+
 static void detect(void)
 {
     available[GD_ISA_BASELINE] = true;
@@ -145,6 +159,8 @@ static void detect(void)
 #if defined(__aarch64__)
     available[GD_ISA_NEON] = true;
 #endif
+    for (int isa = 0; isa < GD_ISA_COUNT; isa++)
+        available[isa] = available[isa] && isa_kernels[isa];
 }
 
 #ifndef ON_X86
@@ -239,8 +255,10 @@ gd_isa gd_isa_choose(void)
                     "avx512_vnni, neon",
                     asked);
         } else if (!runs) {
-            gd_fail(GD_ERR_UNSUPPORTED, "GRADUS_ISA=%s: this processor (%s) cannot run it", asked,
-                    gd_cpu_model());
+            gd_fail(GD_ERR_UNSUPPORTED,
+                    "GRADUS_ISA=%s: this processor (%s) cannot run it, or this build has no "
+                    "kernels for it",
+                    asked, gd_cpu_model());
             isa = GD_ISA_COUNT;
         }
         return isa;

@@ -20,7 +20,7 @@ const char *gd_isa_name(gd_isa isa);
 gd_isa gd_isa_parse(const char *name);
 
 /* Whether this processor and operating system run code for `isa` (AVX2 means AVX2+FMA+F16C; AVX512
- * means F, DQ, BW, VL). */
+ * means F, DQ, BW, VL), and the library was built with kernels for it. */
 bool gd_isa_available(gd_isa isa);
 
 /* The best available, or what GRADUS_ISA asks for: an instruction set's name, or an extension's, which

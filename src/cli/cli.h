@@ -330,6 +330,10 @@ void cli_find_model(const char *given, char path[CLI_PATH_BYTES]);
 /* The file of the trained model that is meant: that of a folder, or of the newest run where none is given,
  * which is told. false: there is none, which is recorded. */
 bool cli_find_trained(const char *given, char path[CLI_PATH_BYTES]);
+/* The same of a language model. false: it is another network, or parameters of an unknown one, too. */
+bool cli_find_language(const char *given, char path[CLI_PATH_BYTES]);
+/* Whether it is a language model, by loading it; false: what it is not is recorded. */
+bool cli_loads_language(const char *path);
 
 /* ---- eval_text.c ---- */
 

@@ -52,6 +52,11 @@ static gd_tensor *make_targets(const cli_compiled *c, gd_tensor *output, int64_t
 static bool make_tokens(cli_compiled *c, int64_t batch, int64_t length)
 {
     int64_t most = gd_language_model_options(c->network.language)->max_length;
+    char sentence[128];
+    snprintf(sentence, sizeof sentence, "--length %lld: the model takes %lld tokens at the most",
+             (long long)length, (long long)most);
+    if (length > most)
+        return gd_error_record(GD_ERR_SHAPE, sentence) == GD_OK;
     for (int i = 0; i < 2; i++)
         c->inputs[i] =
             gd_zeros(c->network.context, GD_SHAPE(batch, length ? length : most), GD_I64);

@@ -97,7 +97,7 @@ static int run(const settings *s, gd_tokenizer *tokenizer)
     bool ok = model != NULL;
     gd_language_model *draft = NULL;
     if (ok && s->draft) {
-        ok = cli_find_trained(s->draft, path);
+        ok = cli_find_language(s->draft, path);
         draft = ok ? gd_language_model_load(gd, path, .quantized = s->quantized) : NULL;
         ok = draft != NULL;
     }
@@ -178,16 +178,10 @@ int cli_generate(int argc, char **argv)
         return CLI_FAILED;
     }
     if (s.model) {
-        if (!cli_find_trained(s.model, model))
+        if (!cli_find_language(s.model, model))
             return cli_fail();
-        if (cli_is_model_file(model)) {
-            fprintf(stderr,
-                    "gradus generate: %s is no model of text: gradus predict says what it makes of "
-                    "new data\n",
-                    s.model);
-            return CLI_FAILED;
-        }
-        if (!s.tokenizer && !cli_own_tokenizer(model, &tokenizer))
+        if (!s.tokenizer &&
+            (!cli_own_tokenizer(model, &tokenizer) || (!tokenizer && !cli_loads_language(model))))
             return cli_fail();
         s.model = model;
     }

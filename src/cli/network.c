@@ -120,7 +120,7 @@ bool cli_network_open(cli_network *network, const cli_network_options *options)
     if (!network->context)
         return false;
     uint64_t seed = (uint64_t)options->seed;
-    char path[CLI_PATH_BYTES] = "";
+    char path[CLI_PATH_BYTES] = "", sentence[CLI_PATH_BYTES + 32];
     if (options->model)
         cli_find_model(options->model, path);
     if (!options->model || strcmp(options->model, "mnist_mlp") == 0)
@@ -128,6 +128,9 @@ bool cli_network_open(cli_network *network, const cli_network_options *options)
     else if (cli_is_model_file(path) || cli_has_ending(path, ".safetensors")) {
         network->model = gd_model_load(network->context, path);
         memcpy(network->path, path, sizeof network->path);
+    } else if (cli_has_ending(path, ".gguf")) { /* what is one has been told of */
+        snprintf(sentence, sizeof sentence, "%.4000s is no GGUF file", path);
+        (void)gd_error_record(GD_ERR_FORMAT, sentence);
     } else
         network->model = gd_model_load_json(network->context, path, .seed = seed);
     return network->model && (!options->weights || gd_module_load(gd_model_module(network->model),
@@ -183,6 +186,26 @@ bool cli_find_trained(const char *given, char path[CLI_PATH_BYTES])
     memcpy(run, path, sizeof run);
     fprintf(stderr, "gradus: with %s, the newest run\n", name_run(run));
     return true;
+}
+
+bool cli_find_language(const char *given, char path[CLI_PATH_BYTES])
+{
+    char sentence[CLI_PATH_BYTES + 256];
+    if (!cli_find_trained(given, path))
+        return false;
+    if (!cli_is_model_file(path))
+        return cli_has_network(path);
+    snprintf(sentence, sizeof sentence,
+             "%.4000s is no model of text: gradus predict says what it makes of new data", given);
+    return gd_error_record(GD_ERR_INVALID, sentence) == GD_OK;
+}
+
+bool cli_loads_language(const char *path)
+{
+    gd_context *gd = gd_open("cpu");
+    const bool loads = gd && gd_language_model_load(gd, path);
+    gd_close(gd);
+    return loads;
 }
 
 bool cli_trained_open(cli_network *network, const cli_network_options *options)

@@ -109,11 +109,12 @@ static gd_status convert(const settings *s, gd_gguf_type type, progress *p, bool
     gd_tokenizer *tokenizer = NULL;
     if (cli_is_gguf(s->from) && !s->calibrate)
         return write_model(s, s->from, type, NULL, p);
-    cli_find_model(s->from, path);
+    if (!cli_find_language(s->from, path))
+        return gd_error_code();
     if (s->tokenizer) {
         tokenizer = cli_open_tokenizer(s->tokenizer);
         *told = !tokenizer;
-    } else if (cli_own_tokenizer(path, &tokenizer) && !tokenizer) {
+    } else if (cli_own_tokenizer(path, &tokenizer) && !tokenizer && cli_loads_language(path)) {
         fprintf(stderr, "gradus quantize: --tokenizer is needed: %s has none in it\n", s->from);
         *told = true;
     }
@@ -185,5 +186,5 @@ int cli_quantize(int argc, char **argv)
         fprintf(stderr, "gradus quantize: %s is not there\n", s.from);
         return CLI_FAILED;
     }
-    return run(&s, type);
+    return gd_file_check_writable(s.to) == GD_OK ? run(&s, type) : cli_fail();
 }

@@ -606,6 +606,18 @@ static json_t *parse(const char *json)
                         text ? "the model" : json, error.line, error.column, error.text);
 }
 
+/* Put the path before the error recorded since the mark: parse() names it itself. */
+static void name_file(const char *path, uint64_t mark)
+{
+    char message[GD_ERROR_MESSAGE_BYTES];
+    const gd_status status = gd_error_since(mark);
+    if (status == GD_OK)
+        return;
+    snprintf(message, sizeof message, "%s", gd_error_last_message());
+    gd_error_rollback(mark);
+    (void)gd_fail(status, "%s: %s", path, message);
+}
+
 gd_model *gd_model_read_json(gd_context *context, const char *who, const char *json,
                              const gd_model_options *o, const gd_model_source *source)
 {
@@ -614,8 +626,11 @@ gd_model *gd_model_read_json(gd_context *context, const char *who, const char *j
     json_t *root = parse(json);
     if (!root)
         return NULL;
+    const uint64_t mark = gd_error_mark();
     gd_model *model = read_root(context, root, o, source);
     json_decref(root);
+    if (!model && !is_text(json))
+        name_file(json, mark);
     return model;
 }
 

@@ -139,3 +139,26 @@ def test_errors_are_sentences(tmp_path):
         gd.text.quantize(__file__, tmp_path / "x.gguf")
     with pytest.raises(ValueError, match="q4_x"):
         gd.text.quantize(__file__, tmp_path / "x.gguf", type="q4_x")
+    with pytest.raises(ValueError, match="None: expected one of f32"):
+        gd.text.quantize(__file__, tmp_path / "x.gguf", type=None)
+
+
+def test_text_ends_where_it_ends(tmp_path):
+    """C would open the file "model", and take 2**32 + 97 as token 97."""
+    with pytest.raises(ValueError, match="zero character"):
+        gd.text.load_model(f"{tmp_path}/model\0.gguf")
+    with pytest.raises(ValueError, match="zero character"):
+        gd.save(tmp_path / "x.safetensors", {"a\0b": gd.ones(3)})
+    text = gd.text.Tokenizer.bytes()
+    assert text.encode("a\0b") == [97, 0, 98] and text.decode([97, 0, 98]) == "a\0b"
+    with pytest.raises(ValueError, match="4294967393 is not from"):
+        text.decode([2**32 + 97])
+
+
+@pytest.mark.keeps
+def test_a_tokeniser_of_other_tokens_is_refused(model):
+    other = gd.text.Tokenizer.characters("abc")
+    with pytest.raises(ValueError, match="the model has 256 tokens, the tokeniser 3"):
+        list(gd.text.generate(model, other, "a", 3))
+    with pytest.raises(ValueError, match="the model has 256 tokens, the tokeniser 3"):
+        gd.text.perplexity(model, other, "abcabc")

@@ -4,6 +4,7 @@
 #define GD_TESTS_BF16_TARGETS_H
 
 #include "base/cpu.h"
+#include "support/effort.h"
 #include "support/tensors.h"
 
 typedef struct target {
@@ -25,8 +26,8 @@ static const target targets[] = {
 /* An instruction set that the build was not given kernels for is left out, too. */
 static gd_context *open_target(const target *t, int threads)
 {
-    const bool runs = gd_isa_available(t->isa) &&
-                      (t->extension < 0 || gd_cpu_has((gd_cpu_extension)t->extension));
+    const bool runs =
+        test_tries_isa(t->isa) && (t->extension < 0 || gd_cpu_has((gd_cpu_extension)t->extension));
     return runs ? open_cpu(t->name, threads) : NULL;
 }
 

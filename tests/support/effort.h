@@ -1,5 +1,6 @@
 /* tests/support/effort.h: how many of many cases are tried. ThreadSanitizer makes a test ten to
- * fifty times as slow and looks for races, which do not depend on values: under it a few cases do.
+ * fifty times as slow and looks for races, which do not depend on values: under it a few cases do,
+ * the kernels this machine would choose, and nothing that one thread computes.
  * AddressSanitizer and MemorySanitizer make it five to ten times as slow: of cases that differ in
  * values or dtype alone, some do. qemu is as slow as ThreadSanitizer, but a program cannot ask for
  * it: GRADUS_TEST_SLOW says so, which `make neon`, `make msan` and the stages asan, minimal and clang
@@ -35,6 +36,13 @@ static inline bool test_is_slow(void)
     return (TEST_UNDER_TSAN || getenv("GRADUS_TEST_SLOW")) && !getenv("GRADUS_TEST_ALL");
 }
 
+/* Whether this is the second time that the same is tried, with no sanitizer to see more of it: paths on
+ * which something fails do not depend on the compiler. */
+static inline bool test_is_repetition(void)
+{
+    return test_is_slow() && !TEST_UNDER_TSAN && !TEST_UNDER_MEMORY_CHECKS;
+}
+
 /* Of so many like cases, those that are tried: all, or where it is slow a seventeenth. */
 static inline int test_share(int cases)
 {
@@ -54,6 +62,20 @@ static inline bool test_tries_similar(int *number)
                ? test_tries(number)
                : !TEST_UNDER_MEMORY_CHECKS || getenv("GRADUS_TEST_ALL") || (*number)++ % 3 == 0;
 }
+
+/* The same for cases in which threads do the same, or in which there is one: ThreadSanitizer alone
+ * tries every 17th. */
+static inline bool test_tries_alike(int *number)
+{
+    return !TEST_UNDER_TSAN || test_tries(number);
+}
+
+/* At the beginning of a cmocka case whose work one thread does: ThreadSanitizer skips it. */
+#define TEST_OF_ONE_THREAD()                               \
+    do {                                                   \
+        if (TEST_UNDER_TSAN && !getenv("GRADUS_TEST_ALL")) \
+            skip();                                        \
+    } while (0)
 
 /* Whether this instruction set's kernels are tried: all are that this machine has; under
  * ThreadSanitizer those it would choose. */

@@ -89,6 +89,9 @@ extern const int op_row_count;
 /* Whether it is tried with operands of this dtype; rows without operands have theirs among their
  * parameters, and are tried once. */
 bool op_row_takes(const op_row *row, gd_dtype dtype);
+/* Whether GRADUS_TEST_ROWS, names with commas between, has the row's: where tests try a part of all cases, they
+ * try each of this row. */
+bool op_row_is_named(const op_row *row);
 
 /* Operands so large that every kernel cuts its work into pieces; sizes that do not divide evenly.
  */

@@ -14,6 +14,7 @@
 #include "backend/cpu/cpu.h"
 #include "graph/context.h"
 #include "graph/node.h"
+#include "support/effort.h"
 #include "tensor/element.h"
 
 #include <float.h>
@@ -521,7 +522,7 @@ const char *const *isa_names(void)
     static const char *names[GD_ISA_COUNT + 1];
     int count = 0;
     for (int isa = 0; isa < GD_ISA_COUNT; isa++)
-        if (gd_isa_available((gd_isa)isa))
+        if (test_tries_isa((gd_isa)isa))
             names[count++] = gd_isa_name((gd_isa)isa);
     names[count] = NULL;
     return names;
