@@ -45,7 +45,7 @@ gd_status gd_export_norm(gd_export *e, const gd_step *step)
     return GD_OK;
 }
 
-/* ---- attention, attention_grad ---- */
+/* ---- attention, attention_narrow, attention_grad ---- */
 
 /* Strides of heads, rows and columns. */
 static void add_last_strides(gd_export *e, const gd_layout *x)
@@ -93,24 +93,50 @@ static void add_operand(gd_export *e, const gd_loops *l, const char *name, int o
 }
 
 enum { Q, K, V, PACKED, G }; /* inputs; then the mask and the random state, if any */
+enum { K_SCALE = 3, V_SCALE, NARROW_MASK }; /* inputs of attention_narrow */
+
+/* Keys (x1) or values (x2) of i8 times their scales, as wide1 or wide2: *to. */
+static gd_status add_widened(gd_export *e, int number, const gd_layout *x, const gd_layout *scale,
+                             gd_layout *to)
+{
+    gd_layout stretched;
+    gd_loops l;
+    if (gd_layout_init(to, gd_layout_shape(x), GD_F32, "gd_export_c") != GD_OK ||
+        !gd_layout_broadcast(scale, gd_layout_shape(x), &stretched))
+        return gd_error_last();
+    gd_codegen_merge(&l, to, (const gd_layout *[]){ to, x, &stretched }, 3);
+    const int64_t count = gd_layout_count(x);
+    gd_buffer_add(&e->body, "        static f32 wide%d[%lld];\n", number,
+                  (long long)(count > 0 ? count : 1)); /* C has no empty arrays */
+    gd_export_open_loops(e, &l, "i", 8);
+    gd_buffer_add(&e->body, "%swide%d[", gd_export_indent(&l), number);
+    gd_export_index(e, &l, 0, "i");
+    gd_buffer_add(&e->body, "] = (f32)x%d[", number);
+    gd_export_index(e, &l, 1, "i");
+    gd_buffer_add(&e->body, "] * x%d[", number + K_SCALE - K);
+    gd_export_index(e, &l, 2, "i");
+    gd_buffer_add(&e->body, "];\n");
+    return GD_OK;
+}
 
 gd_status gd_export_attention(gd_export *e, const gd_step *step)
 {
     const gd_ir_value *value = &e->plan->ir.values[step->value];
     const gd_attention_attr *attr = value->attr;
     const bool is_gradient = value->op->id == GD_OP_attention_grad;
+    const bool is_narrow = value->op->id == GD_OP_attention_narrow;
     const gd_layout *q = layout_of(e, value->in[Q]), *k = layout_of(e, value->in[K]);
     const gd_layout *v = layout_of(e, value->in[V]);
     const gd_layout *g = is_gradient ? layout_of(e, value->in[G]) : q;
-    if (q->dtype != GD_F32)
-        return gd_export_refuse(step, e, gd_dtype_name(q->dtype));
+    if (q->dtype != GD_F32 || gd_dtype_is_half(k->dtype))
+        return gd_export_refuse(step, e, gd_dtype_name(k->dtype));
     if (gd_layout_count(q) == 0) { /* keys nobody looks at */
         gd_export_pointer(e, "r", 0, step->value, true);
         gd_buffer_add(&e->body, "        memset((void *)r0, 0, %zu);\n",
                       gd_layout_bytes(&value->layout));
         return GD_OK;
     }
-    const int extra = is_gradient ? G + 1 : V + 1;
+    const int extra = is_gradient ? G + 1 : is_narrow ? NARROW_MASK : V + 1;
     gd_layout mask = *q;
     if (attr->has_mask) {
         gd_shape scores = gd_layout_shape(q);
@@ -118,8 +144,19 @@ gd_status gd_export_attention(gd_export *e, const gd_step *step)
         (void)gd_layout_broadcast(layout_of(e, value->in[extra]), scores, &mask);
     }
     gd_export_pointers(e, step);
+    gd_layout wide[2];
+    if (is_narrow) {
+        if (add_widened(e, K, k, layout_of(e, value->in[K_SCALE]), &wide[0]) != GD_OK ||
+            add_widened(e, V, v, layout_of(e, value->in[V_SCALE]), &wide[1]) != GD_OK)
+            return gd_error_last();
+        k = &wide[0];
+        v = &wide[1];
+    }
     const gd_attention_offsets places =
         gd_attention_grad_offsets(attr, (const gd_layout *[]){ q, k, v });
+    const long long rows = (long long)(gd_layout_count(q) / q->shape[q->rank - 1]);
+    if (is_narrow)
+        gd_buffer_add(&e->body, "        static f32 logarithms[%lld];\n", rows);
     add_attention_shape(e, attr, q, k, v, is_gradient ? g : NULL, attr->has_mask ? &mask : NULL,
                         &places);
     /* Loops over batch entries; the last operand counts them. */
@@ -132,11 +169,12 @@ gd_status gd_export_attention(gd_export *e, const gd_step *step)
         (const gd_layout *[]){ &batch[0], &batch[1], &batch[2], &batch[3], &batch[4], &batch[5] },
         6);
     gd_export_open_loops(e, &l, "i", 8);
-    gd_buffer_add(&e->body, "%s%s(&shape, ", gd_export_indent(&l), value->op->name);
+    gd_buffer_add(&e->body, "%s%s(&shape, ", gd_export_indent(&l),
+                  is_gradient ? "attention_grad" : "attention");
     gd_export_index(e, &l, 5, "i");
     add_operand(e, &l, "x0", Q);
-    add_operand(e, &l, "x1", K);
-    add_operand(e, &l, "x2", V);
+    add_operand(e, &l, is_narrow ? "wide1" : "x1", K);
+    add_operand(e, &l, is_narrow ? "wide2" : "x2", V);
     const char mask_name[] = { 'x', (char)('0' + extra), 0 };
     if (attr->has_mask)
         add_operand(e, &l, mask_name, 4);
@@ -149,12 +187,13 @@ gd_status gd_export_attention(gd_export *e, const gd_step *step)
                       (unsigned long long)attr->offset);
     else
         gd_buffer_add(&e->body, ", 0, 0");
-    const long long rows = (long long)(gd_layout_count(q) / q->shape[q->rank - 1]);
     const long long width = (long long)v->shape[v->rank - 1];
     if (is_gradient) {
         add_operand(e, &l, "x4", 3);
         gd_buffer_add(&e->body, ", x3, x3 + %lld, r0, r0 + %lld, r0 + %lld);\n", rows * width,
                       (long long)places.at[1], (long long)places.at[2]);
+    } else if (is_narrow) {
+        gd_buffer_add(&e->body, ", r0, logarithms);\n");
     } else {
         gd_buffer_add(&e->body, ", r0, r0 + %lld);\n", rows * width);
     }

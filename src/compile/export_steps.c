@@ -253,6 +253,7 @@ static const gd_export_writer writers[GD_OP_COUNT] = {
     [GD_OP_normalize] = gd_export_norm,
     [GD_OP_normalize_grad] = gd_export_norm,
     [GD_OP_attention] = gd_export_attention,
+    [GD_OP_attention_narrow] = gd_export_attention,
     [GD_OP_attention_grad] = gd_export_attention,
     [GD_OP_recurrent] = gd_export_recurrent,
     [GD_OP_recurrent_grad] = gd_export_recurrent,
