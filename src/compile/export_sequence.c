@@ -92,7 +92,7 @@ static void add_operand(gd_export *e, const gd_loops *l, const char *name, int o
     gd_export_place(e, l, name, operand);
 }
 
-enum { Q, K, V, PACKED, G }; /* inputs; then the mask and the random state, if any */
+enum { Q, K, V, PACKED, G };                /* inputs; then the mask and the random state, if any */
 enum { K_SCALE = 3, V_SCALE, NARROW_MASK }; /* inputs of attention_narrow */
 
 /* Keys (x1) or values (x2) of i8 times their scales, as wide1 or wide2: *to. */
