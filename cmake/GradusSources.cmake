@@ -11,6 +11,7 @@
 # Flags of a release, beside those of GradusCompile.cmake:
 #   GD_SHORT_ARRAYS         what vectorised loops leave over is vectorised, too, for gcc
 #   GD_LOOPS                loops over elements are all vectorised
+#   GD_ROLLED               loops of many functions that wait for memory are not unrolled, as clang does to half a megabyte of them
 set(GD_SHORT_ARRAYS -)
 if(GD_KERNEL_OPTIONS)
     set(GD_SHORT_ARRAYS --param=vect-epilogues-nomask=1)
@@ -19,36 +20,40 @@ set(GD_LOOPS -)
 if(GD_LIBRARY_OPTIONS)
     set(GD_LOOPS -O3)
 endif()
+set(GD_ROLLED -)
+if(GD_LIBRARY_OPTIONS AND CMAKE_C_COMPILER_ID MATCHES "Clang")
+    set(GD_ROLLED -fno-unroll-loops)
+endif()
 set(GD_SOURCE_TABLE
     # file in src/                          instruction sets    flags, with commas between
-    backend/cpu/arg_scan_isa.c              all                 -
+    backend/cpu/arg_scan_isa.c              all                 ${GD_ROLLED}
     backend/cpu/attention_isa.c             all                 -
-    backend/cpu/block_copy_isa.c            all                 -
-    backend/cpu/cast_isa.c                  all                 -
-    backend/cpu/cast_integer_isa.c          all                 -
+    backend/cpu/block_copy_isa.c            all                 ${GD_ROLLED}
+    backend/cpu/cast_isa.c                  all                 ${GD_ROLLED}
+    backend/cpu/cast_integer_isa.c          all                 ${GD_ROLLED}
     backend/cpu/conv_bf16_isa.c             avx512              -
     backend/cpu/conv_f32_isa.c              all                 ${GD_SHORT_ARRAYS}
     backend/cpu/elementwise_isa.c           all                 -
     backend/cpu/elementwise_chain_isa.c     avx2,avx512         -
     backend/cpu/elementwise_f32_isa.c       all                 ${GD_SHORT_ARRAYS}
-    backend/cpu/elementwise_f64_isa.c       all                 -
-    backend/cpu/elementwise_integer_isa.c   all                 -
+    backend/cpu/elementwise_f64_isa.c       all                 ${GD_ROLLED}
+    backend/cpu/elementwise_integer_isa.c   all                 ${GD_ROLLED}
     backend/cpu/gemm_bf16_isa.c             all                 -
     backend/cpu/gemm_bf16_pairs.c           avx512_bf16         -
     backend/cpu/gemm_bf16_tiles.c           amx_bf16            -
     backend/cpu/gemm_f16_isa.c              all                 -
     backend/cpu/gemm_f32_isa.c              all                 ${GD_SHORT_ARRAYS}
     backend/cpu/gemm_f64_isa.c              all                 ${GD_SHORT_ARRAYS}
-    backend/cpu/norm_isa.c                  all                 -
-    backend/cpu/pooling_isa.c               all                 -
+    backend/cpu/norm_isa.c                  all                 ${GD_ROLLED}
+    backend/cpu/pooling_isa.c               all                 ${GD_ROLLED}
     backend/cpu/quantized_isa.c             all                 -
     backend/cpu/quantized_vnni.c            avx512_vnni         -
-    backend/cpu/random_isa.c                all                 -
+    backend/cpu/random_isa.c                all                 ${GD_ROLLED}
     backend/cpu/recurrent_isa.c             all                 -
     backend/cpu/reduce_isa.c                all                 -
-    backend/cpu/reduce_others_isa.c         all                 -
+    backend/cpu/reduce_others_isa.c         all                 ${GD_ROLLED}
     backend/cpu/softmax_isa.c               all                 -
-    backend/cpu/softmax_f64_isa.c           all                 -
+    backend/cpu/softmax_f64_isa.c           all                 ${GD_ROLLED}
     backend/cpu/vecmath_isa.c               all                 -
     backend/reference/elementwise.c         none                -fwrapv # products of two u64 wrap in 128 bits
     data/convert.c                          none                ${GD_LOOPS}
