@@ -220,8 +220,8 @@ static void run_own(conv_work *work)
     const int64_t groups = args->s.groups;
     const gd_gemm_args size = { .m = v->m, .n = work->n, .k = v->depth, .threads = args->threads };
     const int threads = gd_gemm_threads(&size, groups);
-    gd_gemm_divide(v->m, work->n, v->tiles->lanes, groups, gd_gemm_pieces(&size, groups, threads),
-                   &work->row_parts, &work->column_parts);
+    gd_gemm_divide(v->m, work->n, v->tiles->lanes, groups, threads, &work->row_parts,
+                   &work->column_parts);
     if (work->choice.way == GD_CONV_BY_IMAGES) { /* which takes all rows together */
         work->column_parts *= work->row_parts;
         work->row_parts = 1;

@@ -9,7 +9,9 @@
 #define FLOPS_PER_THREAD 2.5e5
 
 /* A thread's work is cut into pieces of so many, some 100 microseconds, but not into more than so
- * many pieces: each packs its part of B. */
+ * many pieces: each packs its part of B. Thin products wait for memory, which is fastest in long
+ * runs. */
+#define THIN            64
 #define FLOPS_PER_PIECE 1.6e7
 #define MOST_TURNS      4
 
@@ -77,7 +79,8 @@ int gd_gemm_pieces(const gd_gemm_args *args, int64_t batch, int threads)
 {
     const double flops = 2.0 * (double)args->m * (double)args->n * (double)args->k * (double)batch;
     const double turns = flops / threads / FLOPS_PER_PIECE;
-    if (threads == 1 || turns < 2)
+    const bool is_thin = args->m < THIN || args->n < THIN || args->k < THIN;
+    if (threads == 1 || turns < 2 || is_thin)
         return threads;
     return threads * (turns < MOST_TURNS ? (int)turns : MOST_TURNS);
 }

@@ -113,7 +113,8 @@ int64_t gd_gemm_join_batch(gd_gemm_args *args);
 int gd_gemm_threads(const gd_gemm_args *args, int64_t batch);
 
 /* Into how many pieces to cut them for so many threads: one each, or several if they are long, so
- * that a fast thread takes more of them than a slow one. */
+ * that a fast thread takes more of them than a slow one. Not for operands that are dear to pack, as
+ * a convolution's windows are: each piece packs its own. */
 int gd_gemm_pieces(const gd_gemm_args *args, int64_t batch, int threads);
 
 /* Cut each of `batch` products [m, n] into row_parts by column_parts pieces, `wanted` in all or

@@ -196,7 +196,8 @@ static void choose_pieces(const gd_gemm_micro *micro, const gd_gemm_args *args, 
     plan->row_parts = plan->column_parts = 1;
     plan->threads = args->threads > 1 ? gd_gemm_threads(args, batch) : 1;
     if (plan->threads > 1 || batch > 1)
-        gd_gemm_divide(p->m, p->n, micro->lanes, batch, gd_gemm_pieces(args, batch, plan->threads),
+        gd_gemm_divide(p->m, p->n, micro->lanes, batch,
+                       args->access ? plan->threads : gd_gemm_pieces(args, batch, plan->threads),
                        &plan->row_parts, &plan->column_parts);
     plan->pieces = batch * plan->row_parts * plan->column_parts;
 }
