@@ -97,10 +97,25 @@ bool device_row_is_refused(gd_context *const contexts[2], const op_row *row, num
     return is_refused;
 }
 
-bool device_row_is_asked_for(const op_row *row)
+/* Whether GRADUS_TEST_SHARD has row, pair or case number i. */
+static bool shard_has(int i)
+{
+    const char *share = getenv("GRADUS_TEST_SHARD");
+    int shard = 0, shards = 1;
+    if (share && (sscanf(share, "%d/%d", &shard, &shards) != 2 || shard < 0 || shard >= shards))
+        fail_msg("GRADUS_TEST_SHARD=%s is not of the form 2/16", share);
+    return i % shards == shard;
+}
+
+static bool is_asked_for(const char *name, int i)
 {
     const char *part = getenv("GRADUS_TEST_ROW");
-    return !part || strstr(row->name, part);
+    return shard_has(i) && (!part || strstr(name, part));
+}
+
+bool device_row_is_asked_for(int row)
+{
+    return is_asked_for(op_rows[row]->name, row);
 }
 
 static bool tries(int row, int c, int dtype, int part)
@@ -121,7 +136,7 @@ void device_gives_the_cpus_bits(gd_context *const contexts[2], int part)
         numbers n = numbers_of(op_rows[r], 3);
         for (int dtype = 0; dtype < GD_DTYPE_COUNT; dtype++)
             for (int c = 0; c < op_rows[r]->case_count; c++)
-                if (device_row_is_asked_for(op_rows[r]) &&
+                if (device_row_is_asked_for(r) &&
                     op_row_takes(op_rows[r], (gd_dtype)dtype) && tries(r, c, dtype, part))
                     (void)device_row_gives_the_cpus_bits(contexts, op_rows[r],
                                                          &op_rows[r]->cases[c], (gd_dtype)dtype,
@@ -136,7 +151,7 @@ void device_gives_the_cpus_bits_of_large_operands(gd_context *const contexts[2])
              r++) {
             numbers n = numbers_of(op_rows[r], 7);
             const op_large *large = &op_large_cases[i];
-            if (device_row_is_asked_for(op_rows[r]) && op_large_concerns(large, op_rows[r]))
+            if (device_row_is_asked_for(r) && op_large_concerns(large, op_rows[r]))
                 (void)device_row_gives_the_cpus_bits(contexts, op_rows[r], &large->operands, GD_F32,
                                                      i, &n);
         }
@@ -187,7 +202,7 @@ void device_gives_the_cpus_bits_of_any_bits(gd_context *const contexts[2], int p
     for (int r = 0; r < GD_OP_ELEMENTWISE_COUNT; r++) {
         assert_true(gd_op_row(op_rows[r]->id)->flags & GD_OP_ELEMENTWISE);
         for (int d = 0; d < 4; d++)
-            if (op_row_takes(op_rows[r], floats[d]) &&
+            if (device_row_is_asked_for(r) && op_row_takes(op_rows[r], floats[d]) &&
                 (getenv("GRADUS_TEST_ALL") || part == DEVICE_ROWS_ALL ||
                  (r * 2 + d + part) % 11 == 0))
                 compare_any_bits(contexts, op_rows[r], floats[d]);
@@ -216,7 +231,7 @@ void device_casts_give_the_cpus_bits(gd_context *const contexts[2], int part)
 {
     for (int from = 0; from < GD_DTYPE_COUNT; from++)
         for (int to = 0; to < GD_DTYPE_COUNT; to++)
-            if (from != to &&
+            if (from != to && is_asked_for("cast", from * GD_DTYPE_COUNT + to) &&
                 (getenv("GRADUS_TEST_ALL") || part == DEVICE_ROWS_ALL ||
                  ((gd_dtype_is_half((gd_dtype)from) || gd_dtype_is_half((gd_dtype)to)) &&
                   (from * 3 + to + part) % 4 == 0)))
@@ -384,5 +399,6 @@ void device_many_and_long_give_the_cpus_bits(gd_context *const contexts[2])
 {
     for (int c = 0; c < UNUSUAL; c++)
         for (int d = 0; d < UNUSUAL_DTYPES; d++)
-            compare_unusual(contexts, c, unusual_dtypes[d]);
+            if (is_asked_for(unusual[c].what, c * UNUSUAL_DTYPES + d))
+                compare_unusual(contexts, c, unusual_dtypes[d]);
 }

@@ -1,6 +1,9 @@
 /* tests/support/device_rows.h: a device of backend/gpu gives the CPU's bits: every op, in every layout
  * and dtype, on ordinary numbers and on any bits. contexts: the CPU's and the device's.
- * GRADUS_TEST_ALL: everything, thousands of kernels. GRADUS_TEST_ROW: rows whose names contain it. */
+ * GRADUS_TEST_ALL: everything, thousands of kernels. GRADUS_TEST_ROW: rows, and large or
+ * unusual cases, whose names contain it, or "cast".
+ * GRADUS_TEST_SHARD, "2/16": of rows and pairs of dtypes the third of sixteen like shares, so that several
+ * processes compile kernels at once. */
 #ifndef GD_TESTS_DEVICE_ROWS_H
 #define GD_TESTS_DEVICE_ROWS_H
 
@@ -15,7 +18,8 @@ bool device_row_gives_the_cpus_bits(gd_context *const contexts[2], const op_row 
 /* A row's first case in f64 on a device without f64: the CPU's bits (elements that are only moved), or
  * the error names the op and the device; whether it was that. */
 bool device_row_is_refused(gd_context *const contexts[2], const op_row *row, numbers *n);
-bool device_row_is_asked_for(const op_row *row);
+/* Whether both variables have the row. */
+bool device_row_is_asked_for(int row);
 
 enum { DEVICE_ROWS_ALL = -1 };
 /* All rows. Elementwise ops and functions are kernels to compile: every fifth of them, from `part` on, or with
