@@ -51,8 +51,7 @@ static gd_tensor *step(void *user, int count, gd_tensor *const *in)
     return gd_minimize(t->optimizer, loss);
 }
 
-static void open_trainee(trainee *t, const gd_bench_cnn *cnn, gd_context *context,
-                         gd_bench_way way)
+static void open_trainee(trainee *t, const gd_bench_cnn *cnn, gd_context *context, gd_bench_way way)
 {
     *t = (trainee){ .cnn = cnn, .dtype = way.dtype, .context = context };
     t->module = gd_module_create(t->context, .seed = SEED);

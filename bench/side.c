@@ -246,6 +246,7 @@ void gd_bench_train_side(gd_function *train, gd_tensor *const in[2], int chunk, 
         printf(" %.17g", losses[i]);
     printf("\n");
     gd_bench_print_memory(resident_before);
+    fflush(stdout); /* a profile may take long */
     gd_bench_print_profile(train, 2, in);
 }
 

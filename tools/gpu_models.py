@@ -1,6 +1,6 @@
 """Part `models` of tools/gpu-check: training steps of whole networks on a device, ours beside PyTorch's on the same one.
 
-    gpu_models.run(check, built, suites, seconds)
+    gpu_models.run(check, suites, seconds)
 
 Sides are processes: ours (bench/cnn.c, bench/gpt.c with BENCH_DEVICE) in each class of numbers and as one kernel, and one of PyTorch
 for each network with TF32 off and on (bench/peers/device_torch.py), which has several ways. What takes long, starting and compiling, is
@@ -30,14 +30,16 @@ TARGETS = tuple(network.program.rsplit("/", 1)[1] for network in NETWORKS.values
 
 # Our ways: settings, and PyTorch's precision of the same class.
 OURS = {
-    "exact": ({"GRADUS_NUMBERS": "", "GRADUS_ONE_KERNEL": "never"}, "f32"),
-    "one-kernel": ({"GRADUS_NUMBERS": "", "GRADUS_ONE_KERNEL": "always"}, "f32"),
+    "exact": ({"GRADUS_NUMBERS": "exact", "GRADUS_ONE_KERNEL": "never"}, "f32"),
+    "one-kernel": ({"GRADUS_NUMBERS": "exact", "GRADUS_ONE_KERNEL": "always"}, "f32"),
     "library": ({"GRADUS_NUMBERS": "library", "GRADUS_ONE_KERNEL": "never"}, "f32"),
     "tf32": ({"GRADUS_NUMBERS": "tf32", "GRADUS_ONE_KERNEL": "never"}, "tf32")}
 TOLERANCE = {"f32": 1e-3, "tf32": 1e-2}  # of losses
-NO_LIBRARY = ("cuBLASLt cannot be loaded", "cuDNN cannot be loaded")
+LATE = ("not prepared in its time", "not timed in its time")
+NOT_WRONG = (*LATE, "cuBLASLt cannot be loaded", "cuDNN cannot be loaded")
 GRACE = 10  # seconds that a side may overrun what it was told
 KERNELS = 15  # of a profile
+PROFILE_LINE = re.compile(r" *([\d.]+) us (.* GB/s)  (.*)")  # of gd_bench_print_profile()
 
 
 class Side:
@@ -77,7 +79,7 @@ class Side:
         """Until it is ready, or has ended."""
         self.start()
         if not self.is_ready.wait(max(1.0, deadline - time.monotonic())):
-            self.end("not prepared in its time")
+            self.end(LATE[0])
 
     def take_turn(self, limit):
         """Until it ends."""
@@ -94,7 +96,7 @@ class Side:
             if status and not self.trouble:
                 self.trouble = self.last_words() or f"exit status {status}"
         except subprocess.TimeoutExpired:
-            self.end("not timed in its time")
+            self.end(LATE[1])
 
     def end(self, trouble=""):
         self.trouble = self.trouble or trouble
@@ -135,8 +137,8 @@ def difference(a, b):
 
 
 class Models:
-    def __init__(self, check, built, suites, seconds, prepare_seconds, profile_peers):
-        self.check, self.built, self.suites, self.seconds = check, built, suites, seconds
+    def __init__(self, check, suites, seconds, prepare_seconds, profile_peers):
+        self.check, self.built, self.suites, self.seconds = check, check.built, suites, seconds
         self.device, self.out = check.device, check.out / "models"
         self.begin = time.monotonic()
         self.deadline = self.begin + prepare_seconds
@@ -161,26 +163,26 @@ class Models:
                     BENCH_SOURCE=str(ROOT), **settings)
 
     def make_sides(self):
-        """In the order in which they are prepared: what takes longest comes first."""
-        left = max(5.0, self.deadline - time.monotonic())
         profile = {"BENCH_PROFILE": "1"}
         for suite in self.suites:
             for precision in ("f32", "tf32"):
                 self.sides[suite, "torch", precision] = Side(
                     f"{suite}-torch-{precision}", [
                         self.python, ROOT / "bench/peers/device_torch.py", suite, precision, self.problems / suite,
-                        self.device if self.device.startswith("cuda") else "cpu", f"{left:.0f}", self.seconds], self.out,
+                        self.device if self.device.startswith("cuda") else "cpu", self.deadline, self.seconds], self.out,
                     TORCHINDUCTOR_COMPILE_THREADS="2", **(profile if self.profile_peers else {}))
         for suite in self.suites:
             for way, (settings, _) in OURS.items():
                 if way != "one-kernel" or NETWORKS[suite].small:
                     self.sides[suite, "ours", way] = self.ours(suite, way, BENCH_DEVICE=self.device, BENCH_SECONDS=str(self.seconds), BENCH_WAIT="1",
                                                                **settings, **profile)
-            self.sides[suite, "ours", "cpu"] = self.ours(suite, "cpu", BENCH_DEVICE="", BENCH_SECONDS="0", GRADUS_NUMBERS="")
+            self.sides[suite, "ours", "cpu"] = self.ours(suite, "cpu", BENCH_DEVICE="", BENCH_SECONDS="0", GRADUS_NUMBERS="exact")
 
     def prepare(self):
-        """As many at a time as there are processors. PyTorch's sides know their time themselves, and get some grace."""
-        waiting = collections.deque(self.sides.values())
+        """As many at a time as there are processors. First what takes longest, PyTorch's compiler on GPTs, then ours. PyTorch's sides know
+        their time themselves, and get some grace."""
+        order = sorted(self.sides, key=lambda key: 0 if key[1] == "torch" and "gpt" in key[0] else 1 if key[1] == "ours" else 2)
+        waiting = collections.deque(self.sides[key] for key in order)
         lock = threading.Lock()
 
         def work():
@@ -201,8 +203,8 @@ class Models:
         for suite in self.suites:
             for (of, kind, way), side in self.sides.items():
                 if of == suite:
-                    ways = 1 if kind == "ours" else 7
-                    side.take_turn(min(self.check.left(), ways * (4 * self.seconds + 3) + GRACE))
+                    ways = 1 if kind == "ours" else 6
+                    side.take_turn(min(self.check.left(), ways * (4 * self.seconds + 4) + GRACE))
 
     # ---- what they say ----
 
@@ -234,7 +236,7 @@ class Models:
         peers = {precision: timings(self.sides[suite, "torch", precision]) for precision in ("f32", "tf32")}
         best = {precision: min(((timing.seconds, way) for way, timing in ways.items()), default=None) for precision, ways in peers.items()}
         cpu = timings(self.sides[suite, "ours", "cpu"]).get("ours")
-        if cpu is None:
+        if cpu is None and self.sides[suite, "ours", "cpu"].trouble not in LATE:
             self.complain(f"{suite} cpu: {self.sides[suite, 'ours', 'cpu'].trouble}")
         rows = self.results[suite] = {}
         text = []
@@ -244,8 +246,7 @@ class Models:
                 continue
             mine = timings(side).get("ours")
             if mine is None:
-                missing = any(word in side.trouble for word in NO_LIBRARY)
-                if not missing:
+                if not any(word in side.trouble for word in NOT_WRONG):
                     self.complain(f"{suite} {way}: {side.trouble}")
                 rows[way] = {"not run": side.trouble}
                 text.append(f"{suite:10} {way:10} not run: {side.trouble}")
@@ -261,7 +262,7 @@ class Models:
             side = self.sides[suite, "torch", precision]
             notes = [" ".join(words) for words in side.of_kind("note")]
             rows[f"torch {precision}"] = {
-                "ways": {way: timing._asdict() for way, timing in ways.items()}, "not run": notes + ([side.trouble] if side.trouble else []),
+                "ways": {way: timing._asdict() for way, timing in ways.items()}, "not run": notes + ([side.trouble] if side.trouble and side.trouble not in notes else []),
                 "prepared": {words[0]: float(words[1]) for words in side.of_kind("prepared")}, "version": " ".join(sum(side.of_kind("name"), []))}
             told = " ".join(f"{way}{'*' if best[precision][1] == way else ''} {microseconds(timing.seconds).strip()}" for way, timing in ways.items())
             text.append(f"{suite:10} torch-{precision:4} {told}" + "".join(f"; {note[:70]}" for note in rows[f"torch {precision}"]["not run"]))
@@ -270,19 +271,20 @@ class Models:
     def write_profile(self, suite, way, side):
         """The kernels of our step that take longest, of the lines of gd_bench_print_profile()."""
         lines = (self.out / f"{side.name}.err").read_text(errors="replace").splitlines()
-        rows = [(float(match[1]), match[2]) for match in (re.match(r" *([\d.]+) us (.*)", line) for line in lines) if match]
+        rows = [(float(match[1]), match[2], match[3]) for match in (PROFILE_LINE.match(line) for line in lines) if match]
         if not rows:
             return
-        base, total = min(spent for spent, _ in rows), sum(spent for spent, _ in rows)
+        times = [spent for spent, _, _ in rows]
+        base, total = min(times), sum(times)
         above = (total - base * len(rows)) or 1
         kinds = collections.Counter()
-        for spent, what in rows:
-            kinds[what.split("  ")[1]] += spent - base
+        for spent, _, what in rows:
+            kinds[what.split("  ")[0]] += spent - base
         with (self.out / f"profile-{suite}-{way}.txt").open("w") as file:
             print(f"{suite} {way} on {self.device}: {len(rows)} kernels, each launched alone and waited for: {total:.1f} us together.\n"
                   f"The shortest, {base:.2f} us, is taken for what a launch and a wait cost; shares are of the time above it, {above:.1f} us.\n", file=file)
-            for spent, what in sorted(rows, key=lambda row: -row[0])[:KERNELS]:
-                print(f"{spent - base:10.2f} us {100 * (spent - base) / above:5.1f} %  {what}", file=file)
+            for spent, rates, what in sorted(rows, reverse=True)[:KERNELS]:
+                print(f"{spent - base:10.2f} us {100 * (spent - base) / above:5.1f} %  {rates}  {what}", file=file)
             print("\nBy op:", file=file)
             for op, spent in kinds.most_common(KERNELS):
                 print(f"{spent:10.2f} us {100 * spent / above:5.1f} %  {op}", file=file)
@@ -299,10 +301,10 @@ def microseconds(seconds):
     return f"{seconds * 1e6:9.1f} us" if seconds < 1e-2 else f"{seconds * 1e3:9.2f} ms"
 
 
-def run(check, built, suites, seconds, profile_peers=False):
+def run(check, suites, seconds, profile_peers):
     """All of it; results in check.results["models"], a table on stdout and in models/table.txt. About 60 % of the time left is for
     preparing."""
-    models = Models(check, built, suites, seconds, check.left(0.6), profile_peers)
+    models = Models(check, suites, seconds, check.left(0.6), profile_peers)
     try:
         models.write_problems()
         models.make_sides()

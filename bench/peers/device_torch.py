@@ -1,11 +1,11 @@
 """A training step in PyTorch on a device, in every way PyTorch has, for tools/gpu_models.py.
 
-    python3 device_torch.py SUITE f32|tf32 PROBLEM DEVICE PREPARE SECONDS
+    python3 device_torch.py SUITE f32|tf32 PROBLEM DEVICE UNTIL SECONDS
 
-PROBLEM is the file that the bench of the suite writes (--problem FILE). All ways are prepared first, as far as PREPARE seconds go: they
-are compiled and captured, and do the steps whose losses are compared. Then it prints "ready", waits for a line on stdin, and times them
-one after another for SECONDS each (0: not at all): the median over batches of steps that end in a wait for the device. No loss is read
-meanwhile. A line of results is
+PROBLEM is the file that the bench of the suite writes (--problem FILE). What is compiled is compiled first, as far as that is done at the
+time UNTIL (of the clock CLOCK_MONOTONIC; inf: however long it takes). Then it prints "ready", waits for a line on stdin, and makes and times
+one way after another for SECONDS each: the median over batches of steps that end in a wait for the device. No loss is read meanwhile. A line of
+results is
 
     step WAY SECONDS SPREAD LOSSES...
 
@@ -13,13 +13,14 @@ and "note ..." says what did not run. Ways:
 
     eager                  fused optimizer, cudnn.benchmark
     graph                  a whole step of that captured in one CUDA graph
-    eager-channels-last, graph-channels-last   the same with images of that layout, for the convolutional networks
+    graph-channels-last    the same with images of that layout, for the convolutional networks
     compile                torch.compile of the forward pass and the loss, and so of the backward pass
     compile-graph          a whole step of that captured in one CUDA graph
     reduce-overhead        torch.compile(mode="reduce-overhead"): CUDA graphs of Inductor's own
 
-In f32 TF32 is off for products and convolutions, in tf32 on for both. Exit status 3: there is no PyTorch, or not with this device.
-Nothing but PyTorch is needed.
+cuDNN chooses algorithms by measuring them (cudnn.benchmark) only while this process has the device for itself: so in all but the last, whose
+graphs are recorded before. In f32 TF32 is off for products and convolutions, in tf32 on for both. Exit status 3: there is no PyTorch, or not
+with this device. Nothing but PyTorch is needed.
 """
 import copy
 import os
@@ -38,12 +39,12 @@ import cnn_models
 import gpt_models
 
 SUITE, PRECISION, PROBLEM, DEVICE = sys.argv[1:5]
-PREPARE, SECONDS = float(sys.argv[5]), float(sys.argv[6])
+UNTIL, SECONDS = float(sys.argv[5]), float(sys.argv[6])
 IS_CUDA = DEVICE.startswith("cuda")
 GPTS = {"char_gpt": (6, 8, 256), "gpt2_124m": (12, 4, 64)}  # heads, batch, time: bench/bench_char_gpt.c, bench_gpt2_124m.c
 CHECKED = 4
-BATCH_SECONDS, WARM_UP_SECONDS, LEAST_SAMPLES = 0.05, 0.3, 5
-END = time.monotonic() + PREPARE
+BATCH_SECONDS, WARM_UP_SECONDS, LEAST_SAMPLES = 0.05, 0.15, 5
+WAY_SECONDS = 15  # that making a way may take once this process has the device for itself
 
 
 def synchronize():
@@ -92,7 +93,7 @@ def make_step(trainee, channels_last, options):
 
 
 def captured(step):
-    """(a replay of the whole step, the losses of the first steps, the last of them a replay's). All on one stream, warmed up there."""
+    """(a replay of the whole step, the losses of steps before and of the first replay). All on one stream, warmed up there."""
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
@@ -107,16 +108,10 @@ def captured(step):
         graph.replay()
         return loss
 
-    losses.append(float(replay()))
-    return replay, losses
+    return replay, [*losses, float(replay())]
 
 
-# ---- preparing ----
-
-WAYS = {  # channels last, options of torch.compile, captured by hand
-    "eager": (False, None, False), "graph": (False, None, True),
-    "eager-channels-last": (True, None, False), "graph-channels-last": (True, None, True),
-    "compile": (False, {}, False), "compile-graph": (False, {}, True), "reduce-overhead": (False, {"mode": "reduce-overhead"}, False)}
+# ---- the ways ----
 
 
 class OutOfTime(BaseException):
@@ -124,41 +119,57 @@ class OutOfTime(BaseException):
 
 
 def raise_out_of_time(*_):
-    raise OutOfTime("not prepared in its time")
+    raise OutOfTime("not done in its time")
 
 
-def reason(error):
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:160]
-
-
-def prepare(name, trainee):
-    """(step, losses), or None, with the reason printed."""
-    channels_last, options, by_hand = WAYS[name]
-    left = END - time.monotonic()
+def attempt(name, make, until):
+    """What make() returns; None when it fails, as a compiler or CUDA may, or takes longer: the reason is printed."""
+    left = min(until - time.monotonic(), 1e6)
     if left <= 0:
-        print(f"note {name}: no time left to prepare it", flush=True)
+        print(f"note {name}: no time left", flush=True)
         return None
-    begin = time.monotonic()
     signal.setitimer(signal.ITIMER_REAL, left)
     try:
-        step = make_step(trainee, channels_last, options)
-        step, losses = captured(step) if by_hand else (step, [float(step()) for _ in range(CHECKED)])
-        synchronize()
-    except (Exception, OutOfTime) as error:  # of a compiler, and of CUDA, whatever they are
-        print(f"note {name}: {reason(error)}", flush=True)
+        return make()
+    except (Exception, OutOfTime) as error:
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        print(f"note {name}: {reason[:160]}", flush=True)
         return None
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
-    print(f"prepared {name} {time.monotonic() - begin:.1f}", flush=True)
-    return step, losses
 
 
-def ways():
-    images = SUITE in cnn_models.NETWORKS and SUITE != "mnist_mlp"
-    for name, (channels_last, options, by_hand) in WAYS.items():
-        mode = (options or {}).get("mode")
-        if (images or not channels_last) and (IS_CUDA or not (by_hand or mode)):
-            yield name
+def run_first(step):
+    return step, [float(step()) for _ in range(CHECKED)]
+
+
+def compiled(trainee):
+    """name -> (step, losses) of what torch.compile made in time."""
+    ways = {"compile": {}, "reduce-overhead": {"mode": "reduce-overhead"}} if IS_CUDA else {"compile": {}}
+    out = {}
+    for name, options in ways.items():
+        begin = time.monotonic()
+        made = attempt(name, lambda options=options: run_first(make_step(trainee, False, options)), UNTIL)
+        if made:
+            out[name] = made
+            print(f"prepared {name} {time.monotonic() - begin:.1f}", flush=True)
+    return out
+
+
+def ways(trainee, prepared):
+    """(name, a function that makes a step and the losses of the first), in the order in which they are timed."""
+    yield "eager", lambda: run_first(make_step(trainee, False, None))
+    if IS_CUDA:
+        yield "graph", lambda: captured(make_step(trainee, False, None))
+        if SUITE in cnn_models.NETWORKS and SUITE != "mnist_mlp":
+            yield "graph-channels-last", lambda: captured(make_step(trainee, True, None))
+    if "compile" in prepared:
+        step, losses = prepared["compile"]
+        yield "compile", lambda: (step, losses)
+        if IS_CUDA:
+            yield "compile-graph", lambda: (captured(step)[0], losses)  # trains on where compile stopped
+    if "reduce-overhead" in prepared:
+        yield "reduce-overhead", lambda: prepared["reduce-overhead"]
 
 
 # ---- timing ----
@@ -208,36 +219,41 @@ def print_profile(step):
         print(f"{spent:10.2f} us {100 * spent / total:5.1f} %  {name[:120]}", file=sys.stderr, flush=True)
 
 
+def time_way(name, make):
+    """(seconds, step), printed; None: it failed."""
+    made = attempt(name, make, time.monotonic() + WAY_SECONDS)
+    if made is None:
+        return None
+    step, losses = made
+    timing = attempt(name, lambda: measure(step), time.monotonic() + WAY_SECONDS + 3 * SECONDS)
+    if timing is None:
+        return None
+    print(f"step {name} {timing[0]:.9g} {timing[1]:.3g}", *(f"{loss:.9g}" for loss in losses), flush=True)
+    return timing[0], step
+
+
 def main():
     if IS_CUDA and not torch.cuda.is_available():
         print("note PyTorch sees no device of CUDA")
         sys.exit(3)
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = PRECISION == "tf32"
-    torch.backends.cudnn.benchmark = True
     if IS_CUDA:
         torch.cuda.set_device(DEVICE)
     print("name PyTorch", torch.__version__, flush=True)
     signal.signal(signal.SIGALRM, raise_out_of_time)
     trainee = read_trainee()
-    prepared = {name: prepare(name, trainee) for name in ways()}
+    prepared = compiled(trainee)
     print("ready", flush=True)
-    if not sys.stdin.readline() or SECONDS <= 0:
+    if not sys.stdin.readline():
         return
+    torch.backends.cudnn.benchmark = True
     best = None
-    for name, made in prepared.items():
-        if made is None:
-            continue
-        step, losses = made
-        try:
-            spent, spread = measure(step)
-        except Exception as error:
-            print(f"note {name}: {reason(error)}", flush=True)
-            continue
-        print(f"step {name} {spent:.9g} {spread:.3g}", *(f"{loss:.9g}" for loss in losses), flush=True)
-        if best is None or spent < best[0]:
-            best = spent, step
+    for name, make in ways(trainee, prepared):
+        timed = time_way(name, make)
+        if timed and (best is None or timed[0] < best[0]):
+            best = timed
     if os.environ.get("BENCH_PROFILE") and best:
-        print_profile(best[1])
+        attempt("profile", lambda: print_profile(best[1]), time.monotonic() + WAY_SECONDS)
 
 
 main()
