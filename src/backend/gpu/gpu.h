@@ -279,7 +279,7 @@ void gd_gpu_source_free(gd_gpu_source *source); /* which gd_alloc gave, or NULL 
 
 enum {
     GD_GPU_NUMBERS = 128,
-    GD_GPU_KEY = 640,  /* bytes */
+    GD_GPU_KEY = 1024, /* bytes */
     GD_GPU_STEPS = 16, /* of a job: four of the inputs of a concat each */
     /* in place of an operand's number */
     GD_GPU_WORKSPACE = -1,
