@@ -94,7 +94,7 @@ class Side:
             status = self.process.wait(limit)
             self.reader.join(GRACE)
             if status and not self.trouble:
-                self.trouble = self.last_words() or f"exit status {status}"
+                self.trouble = self.last_words(status)
         except subprocess.TimeoutExpired:
             self.end(LATE[1])
 
@@ -107,10 +107,11 @@ class Side:
                 pass
             self.process.wait()
 
-    def last_words(self):
+    def last_words(self, status):
+        """Why it ended: its last note where there is no PyTorch (status 3), else the last line of what it said on stderr."""
+        notes = [" ".join(words) for words in self.of_kind("note")] if status == 3 else []
         lines = (self.out / f"{self.name}.err").read_text(errors="replace").strip().splitlines()
-        notes = [" ".join(words[1:]) for words in self.lines if words[:1] == ["note"]]
-        return (lines or notes or [""])[-1][:160]
+        return (notes or lines or [f"exit status {status}"])[-1][:160]
 
     def of_kind(self, kind):
         return [words[1:] for words in self.lines if words[:1] == [kind]]
@@ -179,25 +180,25 @@ class Models:
             self.sides[suite, "ours", "cpu"] = self.ours(suite, "cpu", BENCH_DEVICE="", BENCH_SECONDS="0", GRADUS_NUMBERS="exact")
 
     def prepare(self):
-        """As many at a time as there are processors. First what takes longest, PyTorch's compiler on GPTs, then ours. PyTorch's sides know
-        their time themselves, and get some grace."""
-        order = sorted(self.sides, key=lambda key: 0 if key[1] == "torch" and "gpt" in key[0] else 1 if key[1] == "ours" else 2)
-        waiting = collections.deque(self.sides[key] for key in order)
-        lock = threading.Lock()
-
-        def work():
-            while True:
-                with lock:
-                    if not waiting:
-                        return
-                    side = waiting.popleft()
-                side.prepare(self.deadline + GRACE)
-
-        workers = [threading.Thread(target=work, daemon=True) for _ in range(max(2, len(os.sched_getaffinity(0))))]
+        """PyTorch's compilers on three quarters of the processors, ours on the others. PyTorch's sides know their time themselves, and get
+        some grace."""
+        processors = len(os.sched_getaffinity(0))
+        workers = []
+        for kind, count in (("torch", 3 * processors // 4), ("ours", processors // 4)):
+            waiting = collections.deque(side for key, side in self.sides.items() if key[1] == kind)
+            workers += [threading.Thread(target=self.prepare_all, args=(waiting,), daemon=True) for _ in range(max(1, count))]
         for worker in workers:
             worker.start()
         for worker in workers:
             worker.join()
+
+    def prepare_all(self, waiting):
+        while True:
+            try:
+                side = waiting.popleft()
+            except IndexError:
+                return
+            side.prepare(self.deadline + GRACE)
 
     def take_turns(self):
         for suite in self.suites:
