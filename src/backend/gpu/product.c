@@ -134,6 +134,24 @@ static void add_product_numbers(const gd_kernel_call *call, gd_gpu_step *step)
     gd_gpu_add_loops(step, &batch);
 }
 
+static void define_product(const gd_kernel_call *call, gd_gpu_step *step)
+{
+    const gd_dtype dtype = call->out.layout->dtype;
+    define_order(step, "256",
+                 dtype == GD_F32   ? "GD_FMA_F32(x, y, s)"
+                 : dtype == GD_F64 ? "GD_FMA_F64(x, y, s)"
+                                   : "(T)((s) + (x) * (y))");
+    define_finish(call, step);
+    add_places(call, step, 0, 1);
+    add_product_numbers(call, step);
+}
+
+void gd_gpu_finish_product(const gd_kernel_call *call, gd_gpu_step *step)
+{
+    gd_gpu_define(step, "T", "%s", element_of(call->out.layout->dtype));
+    define_product(call, step);
+}
+
 bool gd_gpu_describe_product(const gd_kernel_call *call, gd_gpu_job *job)
 {
     const gd_layout *x = call->in[0].layout, *w = call->in[1].layout, *out = call->out.layout;
@@ -149,13 +167,7 @@ bool gd_gpu_describe_product(const gd_kernel_call *call, gd_gpu_job *job)
     const int work = work_of(&of, dtype == GD_F32);
     gd_gpu_step *step = add_product(job, "matmul", dtype, &of, work);
     define_matrices(call, step, work == LARGE);
-    define_order(step, "256",
-                 dtype == GD_F32   ? "GD_FMA_F32(x, y, s)"
-                 : dtype == GD_F64 ? "GD_FMA_F64(x, y, s)"
-                                   : "(T)((s) + (x) * (y))");
-    define_finish(call, step);
-    add_places(call, step, 0, 1);
-    add_product_numbers(call, step);
+    define_product(call, step);
     return true;
 }
 
