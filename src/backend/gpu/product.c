@@ -8,7 +8,10 @@
 #include "backend/gpu/gpu.h"
 #include "ops/spatial.h"
 
-enum { ADDING_ITEMS = 64 };
+enum {
+    ADDING_ITEMS = 64,
+    SPLIT_NUMBERS = 4,
+};
 
 /* What a call multiplies. */
 typedef struct product {
@@ -164,6 +167,33 @@ static void define_conv_finish(const gd_kernel_call *call, gd_gpu_step *step)
 
 /* ---- steps ---- */
 
+static const char *multiply_add_of(gd_dtype dtype, bool is_chain)
+{
+    return dtype == GD_F32                ? "GD_FMA_F32(x, y, s)"
+           : dtype == GD_F64 && !is_chain ? "GD_FMA_F64(x, y, s)"
+                                          : "(T)((s) + (x) * (y))";
+}
+
+static int last_operand(const gd_kernel_call *call)
+{
+    return call->n > 2 ? 2 : 0;
+}
+
+void gd_gpu_finish_product(const gd_kernel_call *call, gd_gpu_step *step)
+{
+    const gd_dtype dtype = call->out.layout->dtype;
+    gd_gpu_define(step, "T", "%s", element_of(dtype));
+    gd_gpu_define(step, "BLOCK", "%d", GD_GEMM_KC);
+    gd_gpu_define(step, "MULTIPLY_ADD(x, y, s)", "%s", multiply_add_of(dtype, false));
+    define_product_finish(call, step);
+    const int places[] = { 0, 1, last_operand(call), call->n };
+    for (int i = 0; i < 4; i++)
+        gd_gpu_add_place(step, places[i]);
+    add_product_numbers(call, step);
+    for (int i = 0; i < SPLIT_NUMBERS; i++)
+        gd_gpu_add_number(step, 0);
+}
+
 static void define_finish(const product *o, gd_gpu_step *step)
 {
     if (o->conv)
@@ -200,15 +230,7 @@ static void define_order(const product *o, gd_gpu_step *step)
     gd_gpu_define(step, "BLOCK", "%d", GD_GEMM_KC);
     gd_gpu_define(step, "SPLIT", "%d", is_split);
     gd_gpu_define(step, "TOTALS", "%d", !is_split && !is_chain && !is_one_block);
-    gd_gpu_define(step, "MULTIPLY_ADD(x, y, s)", "%s",
-                  dtype == GD_F32              ? "GD_FMA_F32(x, y, s)"
-                  : dtype == GD_F64 && !is_chain ? "GD_FMA_F64(x, y, s)"
-                                               : "(T)((s) + (x) * (y))");
-}
-
-static int last_operand(const gd_kernel_call *call)
-{
-    return call->n > 2 ? 2 : 0;
+    gd_gpu_define(step, "MULTIPLY_ADD(x, y, s)", "%s", multiply_add_of(dtype, is_chain));
 }
 
 /* The step that computes `blocks` blocks from `first` on into slots of the workspace from `slot` on; or,
