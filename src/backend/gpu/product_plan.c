@@ -143,8 +143,8 @@ void gd_gpu_plan_product(const gd_kernel_call *call, int items, int blocks, gd_g
     gd_gpu_define(step, "ITEMS", "%d", items);
     gd_gpu_define(step, "ROWS", "%d", t.rows);
     gd_gpu_define(step, "COLUMNS", "%d", t.columns);
-    gd_gpu_define(step, "DOWN", "%d", t.down);
-    gd_gpu_define(step, "ACROSS", "%d", t.across);
+    gd_gpu_define(step, "ITEMS_DOWN", "%d", t.down);
+    gd_gpu_define(step, "ITEMS_ACROSS", "%d", t.across);
     gd_gpu_define(step, "LANES", "%d", t.lanes);
     gd_gpu_define(step, "TURN", "%d", t.depth);
     gd_gpu_define(step, "LEFT_BY_DEPTH", "%d", s.left_by_depth);
