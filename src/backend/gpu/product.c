@@ -91,18 +91,24 @@ static void define_matrices(const gd_kernel_call *call, gd_gpu_step *step, bool 
     gd_gpu_define(step, "RIGHT_BY_DEPTH", "%s", is_large ? right : "(p.b_row == 1)");
 }
 
-/* What happens to a sum on its way out: bias, then ReLU; or the ReLU's gradient. */
+/* What happens to a sum on its way out: bias, then ReLU; or the ReLU's gradient. LAST: what else that
+ * reads. */
 static void define_finish(const gd_kernel_call *call, gd_gpu_step *step)
 {
     const gd_dtype dtype = call->out.layout->dtype;
-    const bool is_linear = call->op->id == GD_OP_linear;
-    const char *sum = is_linear && call->n > 2 ? "((s) + last[j * p.last_step])" : "(s)";
-    if (call->op->id == GD_OP_matmul_relu_grad)
-        gd_gpu_define(step, "FINISH(s)", "(last[to] > 0 ? (s) : (T)0)");
+    const bool is_linear = call->op->id == GD_OP_linear, has_bias = is_linear && call->n > 2;
+    const bool is_grad = call->op->id == GD_OP_matmul_relu_grad;
+    const char *sum = has_bias ? "((s) + (l))" : "(s)";
+    gd_gpu_define(step, "LAST", "%s",
+                  is_grad    ? "last[to]"
+                  : has_bias ? "last[j * p.last_step]"
+                             : "(T)0");
+    if (is_grad)
+        gd_gpu_define(step, "FINISH(s, l)", "((l) > 0 ? (s) : (T)0)");
     else if (is_linear && ((const gd_linear_attr *)call->attr)->relu)
-        gd_gpu_define(step, "FINISH(s)", "(T)relu_%s(%s)", gd_codegen_suffix(dtype), sum);
+        gd_gpu_define(step, "FINISH(s, l)", "(T)relu_%s(%s)", gd_codegen_suffix(dtype), sum);
     else
-        gd_gpu_define(step, "FINISH(s)", "(T)%s", sum);
+        gd_gpu_define(step, "FINISH(s, l)", "(T)%s", sum);
 }
 
 /* Where the products of a batch begin, in both operands. */
@@ -237,13 +243,15 @@ static void define_conv_finish(const gd_kernel_call *call, gd_gpu_step *step)
 {
     const bool is_forward = call->op->id == GD_OP_convolution,
                is_f32 = call->out.layout->dtype == GD_F32;
-    const char *sum = is_forward && call->n > 2 ? "((s) + last[o.product % p.groups * p.o + i])"
+    const bool has_bias = is_forward && call->n > 2;
+    const char *sum = has_bias                                                  ? "((s) + (l))"
                       : is_f32 && call->op->id != GD_OP_convolution_grad_weight ? "((s) + 0)"
                                                                                 : "(s)";
+    gd_gpu_define(step, "LAST", "%s", has_bias ? "last[o.product % p.groups * p.o + i]" : "(T)0");
     if (is_forward && ((const gd_conv_attr *)call->attr)->relu)
-        gd_gpu_define(step, "FINISH(s)", "relu_%s(%s)", is_f32 ? "f32" : "f64", sum);
+        gd_gpu_define(step, "FINISH(s, l)", "relu_%s(%s)", is_f32 ? "f32" : "f64", sum);
     else
-        gd_gpu_define(step, "FINISH(s)", "%s", sum);
+        gd_gpu_define(step, "FINISH(s, l)", "%s", sum);
 }
 
 bool gd_gpu_describe_convolution(const gd_kernel_call *call, gd_gpu_job *job)
