@@ -22,6 +22,7 @@ enum {
     /* By estimate: about 1.3 us lie between two kernels of a graph, and a small one takes as long; in
      * cycles of 1.7 GHz. */
     KERNEL_CYCLES = 4400,
+    APART_BYTES = 4 << 20, /* of a plan's values, a part of the second cache */
 };
 
 /* ---- errors ---- */
@@ -161,6 +162,7 @@ static gd_status describe(gd_gpu *gpu)
     gpu->plan_items = PLAN_ITEMS;
     gpu->plan_blocks = ask(c, CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH) ? PLAN_BLOCKS : 1;
     gpu->kernel_cycles = KERNEL_CYCLES;
+    gpu->base.limits.apart_bytes = gpu->plan_blocks > 1 ? APART_BYTES : 0;
     return status;
 }
 

@@ -366,6 +366,8 @@ void gd_gpu_cache_forget(const gd_gpu *gpu, const gd_text_buffer *text);
 
 /* elementwise.c: elementwise ops, cast, copy, assign, and groups of them */
 bool gd_gpu_describe_elementwise(const gd_kernel_call *call, gd_gpu_job *job);
+/* The same for a plan's one kernel, of so many items: false: as it is. */
+bool gd_gpu_plan_elementwise(const gd_kernel_call *call, int64_t items, gd_gpu_job *job);
 /* reduce.c: reductions, arg reductions, scans */
 bool gd_gpu_describe_reduction(const gd_kernel_call *call, gd_gpu_job *job);
 bool gd_gpu_describe_arg_reduction(const gd_kernel_call *call, gd_gpu_job *job);
@@ -389,9 +391,9 @@ bool gd_gpu_describe_convolution(const gd_kernel_call *call, gd_gpu_job *job);
  * becomes of them, places and numbers. */
 void gd_gpu_finish_product(const gd_kernel_call *call, gd_gpu_step *step);
 /* product_plan.c: matrix products in a plan's one kernel, of work-groups of `items`. Cycles with so many
- * work-groups, by estimate; 0: it is none. What is described anew where it is one. */
+ * work-groups, by estimate, and the description; 0 and false: it is none. */
 double gd_gpu_plan_product_cycles(const gd_kernel_call *call, int items, int blocks);
-void gd_gpu_plan_product(const gd_kernel_call *call, int items, int blocks, gd_gpu_job *job);
+bool gd_gpu_plan_product(const gd_kernel_call *call, int items, int blocks, gd_gpu_job *job);
 /* library_product.c: products by a library */
 bool gd_gpu_is_library_product(const gd_kernel_call *call);
 bool gd_gpu_describe_library_product(const gd_kernel_call *call, gd_gpu_job *job);

@@ -74,6 +74,8 @@ static bool add_steps_of(gd_gpu *gpu, const gd_kernel_call *call, int32_t number
         gd_text_add(text, "%s runs on the host", call->op->name);
         return false;
     }
+    /* A product is one step of such a kernel, also where it is several kernels by itself. */
+    (void)gd_gpu_plan_product(call, gpu->plan_items, 1, &job);
     for (int s = 0; s < job.steps; s++) {
         const gd_gpu_step *step = &job.step[s];
         if (!is_fit(gpu, step)) {
@@ -333,7 +335,8 @@ static void add_loop(program *p, const gd_gpu_step *s, bool has_barriers, int bl
     const long long behind = places - *taken % places;
     const char *type = all < INT32_MAX / 2 ? "int" : "int64_t";
     gd_text_buffer *out = &p->body;
-    gd_buffer_add(out, "    for (%s %s = (", type, has_barriers ? "first" : "group");
+    gd_buffer_add(out, "    item = STEP_ITEM();\n    for (%s %s = (", type,
+                  has_barriers ? "first" : "group");
     if (!has_barriers)
         gd_buffer_add(out, "item / %d * %d + ", s->items, blocks);
     gd_buffer_add(out, "%s + %lld) %% %d", blocks > 1 ? "block" : "0", behind % places, places);
@@ -373,64 +376,87 @@ static gd_status add_step(program *p, size_t number, int blocks, int64_t *taken)
     return GD_OK;
 }
 
-/* Products, as so many work-groups make them. */
+/* Products and elementwise ops, as so many work-groups make them; small ones of a stage are one's each. */
 static void describe_for(const gd_gpu *gpu, const gd_kernel_call *call, int blocks, gd_plan_step *s)
 {
     gd_gpu_job job;
-    job.steps = 0;
-    gd_gpu_plan_product(call, gpu->plan_items, blocks, &job);
-    if (job.steps == 1)
+    if (blocks > 1 && !gd_gpu_plan_is_large(gpu, call, s))
+        blocks = 1;
+    if (gd_gpu_plan_product(call, gpu->plan_items, blocks, &job) ||
+        gd_gpu_plan_elementwise(call, (int64_t)blocks * gpu->plan_items, &job))
         s->step = job.step[0];
 }
 
-static gd_status add_stage(program *p, const gd_kernel_call *const *calls, int stage)
+/* The steps of a stage that are the work-group's, or are shared. */
+static gd_status add_stage(program *p, const gd_kernel_call *const *calls, int stage, int block)
 {
     gd_plan_steps *steps = &p->one->steps;
-    const int blocks = steps->is_wide[stage] ? p->gpu->plan_blocks : 1;
+    const int blocks = block == GD_PLAN_SHARED ? p->gpu->plan_blocks : 1;
     int64_t taken = 0;
     gd_status status = GD_OK;
-    for (size_t i = 0; status == GD_OK && i < steps->count; i++)
-        if (steps->step[i].stage == stage) {
-            describe_for(p->gpu, calls[steps->step[i].call], blocks, &steps->step[i]);
-            status = add_step(p, i, blocks, &taken);
-        }
+    for (size_t i = 0; status == GD_OK && i < steps->count; i++) {
+        gd_plan_step *s = &steps->step[i];
+        if (s->stage != stage || s->block != block)
+            continue;
+        if (block > 0 && !p->has_met) /* one waits for another */
+            gd_buffer_add(&p->body, "    BARRIER();\n");
+        describe_for(p->gpu, calls[s->call], blocks, s);
+        status = add_step(p, i, blocks, &taken);
+    }
     return status;
 }
 
-static bool is_empty(const gd_plan_steps *steps, int stage)
+enum { ANY = -2 };
+
+/* Whether a work-group has steps in these stages. */
+static bool has_steps(const gd_plan_steps *steps, int first, int last, int block)
 {
-    for (size_t i = 0; i < steps->count; i++)
-        if (steps->step[i].stage == stage)
-            return false;
-    return true;
+    for (size_t i = 0; i < steps->count; i++) {
+        const gd_plan_step *s = &steps->step[i];
+        if (s->stage >= first && s->stage <= last && (block == ANY || s->block == block))
+            return true;
+    }
+    return false;
 }
 
-/* The stages, and what lies between two: a barrier of all, or between two of the first work-group one of
- * its own. */
+/* A run of stages that are the first work-group's, with a barrier of its own between two, or what another
+ * one does meanwhile. */
+static gd_status add_run(program *p, const gd_kernel_call *const *calls, int first, int last,
+                         int block)
+{
+    gd_status status = GD_OK;
+    if (!has_steps(&p->one->steps, first, last, block))
+        return GD_OK;
+    gd_buffer_add(&p->body, "    if (block == %d) {\n", block);
+    p->has_met = true;
+    for (int stage = first; status == GD_OK && stage <= last; stage++)
+        if (has_steps(&p->one->steps, stage, stage, block)) {
+            if (!p->has_met)
+                gd_buffer_add(&p->body, "    BARRIER();\n");
+            status = add_stage(p, calls, stage, block);
+        }
+    gd_buffer_add(&p->body, "    }\n");
+    return status;
+}
+
+/* Stages that all work-groups share, and runs of the others, with a barrier of all between two. */
 static gd_status add_stages(program *p, const gd_kernel_call *const *calls)
 {
     const gd_plan_steps *steps = &p->one->steps;
     gd_status status = GD_OK;
-    bool is_first = true, was_wide = true;
-    for (int stage = 0; status == GD_OK && stage < steps->stages; stage++) {
-        if (is_empty(steps, stage))
-            continue;
+    for (int stage = 0, end; status == GD_OK && stage < steps->stages; stage = end + 1) {
         const bool is_wide = steps->is_wide[stage];
-        const bool is_in_one = !is_wide && !was_wide;
-        if (!is_first && is_in_one && !p->has_met)
-            gd_buffer_add(&p->body, "    BARRIER();\n");
-        if (is_wide && !was_wide)
-            gd_buffer_add(&p->body, "    }\n");
-        if (!is_first && !is_in_one)
+        for (end = stage; !is_wide && end + 1 < steps->stages && !steps->is_wide[end + 1];)
+            end++;
+        if (!has_steps(steps, stage, end, ANY))
+            continue;
+        if (has_steps(steps, 0, stage - 1, ANY))
             gd_buffer_add(&p->body, "    PLAN_BARRIER();\n");
-        if (!is_wide && was_wide)
-            gd_buffer_add(&p->body, "    if (block == 0) {\n");
-        status = add_stage(p, calls, stage);
-        is_first = false;
-        was_wide = is_wide;
+        if (is_wide)
+            status = add_stage(p, calls, stage, GD_PLAN_SHARED);
+        for (int block = 0; status == GD_OK && !is_wide && block < p->gpu->plan_blocks; block++)
+            status = add_run(p, calls, stage, end, block);
     }
-    if (!was_wide)
-        gd_buffer_add(&p->body, "    }\n");
     return status;
 }
 
@@ -463,7 +489,8 @@ static gd_status join(program *p, gd_text_buffer *out)
     gd_buffer_add(&entry_text,
                   "    SHARED_ARRAY(double, memory, local_total_%zu / 8 + 1);\n"
                   "    LOCAL char *shared = (LOCAL char *)memory;\n"
-                  "    const int item = SHARED_ITEM(), block = PLAN_BLOCK();\n%s%s}\n",
+                  "    const int block = PLAN_BLOCK();\n"
+                  "    int item;\n%s%s}\n",
                   p->count - 1, is_cuda(p->gpu) ? "" : constants, p->body.text ? p->body.text : "");
     gd_codegen_begin(dialect_of(p->gpu), !p->gpu->is_without_f64, out);
     gd_buffer_add(out, "#define PLAN_BLOCKS %d\n", p->gpu->plan_blocks);

@@ -56,18 +56,24 @@ static void define_matrices(const product *o, gd_gpu_step *step)
     gd_gpu_define(step, "AT(o, i, j)", "(j)");
 }
 
-/* What happens to a sum on its way out: bias, then ReLU; or the ReLU's gradient. */
+/* What happens to a sum on its way out: bias, then ReLU; or the ReLU's gradient. LAST: what else that
+ * reads. */
 static void define_product_finish(const gd_kernel_call *call, gd_gpu_step *step)
 {
     const gd_dtype dtype = call->out.layout->dtype;
-    const bool is_linear = call->op->id == GD_OP_linear;
-    const char *sum = is_linear && call->n > 2 ? "((s) + last[(at) * p.last_step])" : "(s)";
-    if (call->op->id == GD_OP_matmul_relu_grad)
-        gd_gpu_define(step, "FINISH(s, to, at)", "(last[to] > 0 ? (s) : (T)0)");
+    const bool is_linear = call->op->id == GD_OP_linear, has_bias = is_linear && call->n > 2;
+    const bool is_grad = call->op->id == GD_OP_matmul_relu_grad;
+    const char *sum = has_bias ? "((s) + (l))" : "(s)";
+    gd_gpu_define(step, "LAST(to, at)", "%s",
+                  is_grad    ? "last[to]"
+                  : has_bias ? "last[(at) * p.last_step]"
+                             : "(T)0");
+    if (is_grad)
+        gd_gpu_define(step, "FINISH(s, l)", "((l) > 0 ? (s) : (T)0)");
     else if (is_linear && ((const gd_linear_attr *)call->attr)->relu)
-        gd_gpu_define(step, "FINISH(s, to, at)", "(T)relu_%s(%s)", gd_codegen_suffix(dtype), sum);
+        gd_gpu_define(step, "FINISH(s, l)", "(T)relu_%s(%s)", gd_codegen_suffix(dtype), sum);
     else
-        gd_gpu_define(step, "FINISH(s, to, at)", "(T)%s", sum);
+        gd_gpu_define(step, "FINISH(s, l)", "(T)%s", sum);
 }
 
 /* Elements from one of the bias to the next. */
@@ -156,13 +162,15 @@ static void define_conv_finish(const gd_kernel_call *call, gd_gpu_step *step)
 {
     const bool is_forward = call->op->id == GD_OP_convolution,
                is_f32 = call->out.layout->dtype == GD_F32;
-    const char *sum = is_forward && call->n > 2 ? "((s) + last[at])"
+    const bool has_bias = is_forward && call->n > 2;
+    const char *sum = has_bias                                                  ? "((s) + (l))"
                       : is_f32 && call->op->id != GD_OP_convolution_grad_weight ? "((s) + 0)"
                                                                                 : "(s)";
+    gd_gpu_define(step, "LAST(to, at)", "%s", has_bias ? "last[at]" : "(T)0");
     if (is_forward && ((const gd_conv_attr *)call->attr)->relu)
-        gd_gpu_define(step, "FINISH(s, to, at)", "relu_%s(%s)", is_f32 ? "f32" : "f64", sum);
+        gd_gpu_define(step, "FINISH(s, l)", "relu_%s(%s)", is_f32 ? "f32" : "f64", sum);
     else
-        gd_gpu_define(step, "FINISH(s, to, at)", "%s", sum);
+        gd_gpu_define(step, "FINISH(s, l)", "%s", sum);
 }
 
 /* ---- steps ---- */
@@ -192,6 +200,12 @@ void gd_gpu_finish_product(const gd_kernel_call *call, gd_gpu_step *step)
     add_product_numbers(call, step);
     for (int i = 0; i < SPLIT_NUMBERS; i++)
         gd_gpu_add_number(step, 0);
+}
+
+static void define_no_finish(gd_gpu_step *step)
+{
+    gd_gpu_define(step, "LAST(to, at)", "(T)0");
+    gd_gpu_define(step, "FINISH(s, l)", "(s)");
 }
 
 static void define_finish(const product *o, gd_gpu_step *step)
@@ -253,7 +267,7 @@ static void add_product(const product *o, gd_gpu_job *job, int64_t first, int64_
     else
         define_matrices(o, step);
     if (is_split)
-        gd_gpu_define(step, "FINISH(s, to, at)", "(s)");
+        define_no_finish(step);
     else
         define_finish(o, step);
     gd_gpu_add_place(step, o->conv && !is_by_weight ? 1 : 0);
@@ -283,7 +297,7 @@ static void add_parts(const product *o, gd_gpu_job *job, int64_t slots, bool is_
     if (is_last)
         define_finish(o, step);
     else
-        gd_gpu_define(step, "FINISH(s, to, at)", "(s)");
+        define_no_finish(step);
     gd_gpu_add_place(step, GD_GPU_WORKSPACE);
     gd_gpu_add_place(step, last_operand(call));
     gd_gpu_add_place(step, is_last ? call->n : GD_GPU_WORKSPACE);

@@ -9,14 +9,16 @@ enum {
     MOST_LANES = 8,  /* blocks at the same time */
     MOST_DEPTH = 64, /* steps of each that are in local memory */
     LEAST_DEPTH = 16,
-    MOST_LOAD_BYTES = 96, /* of what an item waits for */
+    MOST_ELEMENTS = 8,    /* of an item: more do not fit in 128 registers */
+    MOST_LOAD_BYTES = 64, /* of what an item waits for */
     LOCAL_BYTES = 30000,  /* with what else is there: on every device */
     MOST_DOWN = 64,       /* items below one another */
     /* By estimate, in cycles of a multiprocessor. */
-    LATENCY = 600,   /* until the first elements are there */
-    LOAD_BYTES = 32, /* of a cycle */
-    TURN = 100,      /* two barriers, addresses */
-    CHAIN = 4,       /* from one multiply-add to the next that needs it */
+    LATENCY = 600,      /* until the first elements are there */
+    LOAD_BYTES = 32,    /* of a cycle */
+    TURN = 100,         /* two barriers, addresses */
+    CHAIN = 4,          /* from one multiply-add to the next that needs it */
+    LOCAL_LATENCY = 40, /* of a read of local memory */
     SCHEDULERS = 4,
 };
 
@@ -61,8 +63,14 @@ static bool fits(const tiling *t, const sizes *s, int items)
     const int loads =
         loads_of(t, s->left_by_depth, rows, items) + loads_of(t, s->right_by_depth, columns, items);
     const int elements = (rows + columns) * (t->depth + 4) + (t->lanes > 1 ? rows * columns : 0);
-    return t->lanes * t->down * t->across <= items && loads * s->bytes <= MOST_LOAD_BYTES &&
-           t->lanes * elements * s->bytes <= LOCAL_BYTES;
+    return t->rows * t->columns <= MOST_ELEMENTS && t->lanes * t->down * t->across <= items &&
+           loads * s->bytes <= MOST_LOAD_BYTES && t->lanes * elements * s->bytes <= LOCAL_BYTES;
+}
+
+/* Quads of a line, four steps each, that an item reads ahead: registers are few. */
+static int at_once(const tiling *t)
+{
+    return t->rows * t->columns > 4 ? 2 : 4;
 }
 
 static double cycles_of(const tiling *t, const sizes *s, int blocks)
@@ -78,11 +86,12 @@ static double cycles_of(const tiling *t, const sizes *s, int blocks)
     const double products = t->rows * t->columns, reads = t->rows + t->columns;
     /* for each step along k: a chain waits for itself, schedulers and local memory for nobody */
     double step = CHAIN;
+    const double wait = LOCAL_LATENCY / (4.0 * at_once(t)) / of_one;
     step = step > of_one * (products + reads / 4) ? step : of_one * (products + reads / 4);
     step = step > warps * reads / 3 ? step : warps * reads / 3;
     const double bytes = (double)(t->lanes * (tile_rows + tile_columns)) * depth * s->bytes;
     return (double)gd_gpu_groups(tiles, blocks) *
-           (LATENCY + (double)turns * (TURN + bytes / LOAD_BYTES + depth * step));
+           (LATENCY + (double)turns * (TURN + bytes / LOAD_BYTES + depth * (step + wait)));
 }
 
 /* The tiling that takes least, by estimate. */
@@ -129,11 +138,11 @@ double gd_gpu_plan_product_cycles(const gd_kernel_call *call, int items, int blo
     return sizes_of(call, &s) ? choose(&s, items, blocks).cycles : 0;
 }
 
-void gd_gpu_plan_product(const gd_kernel_call *call, int items, int blocks, gd_gpu_job *job)
+bool gd_gpu_plan_product(const gd_kernel_call *call, int items, int blocks, gd_gpu_job *job)
 {
     sizes s;
     if (!sizes_of(call, &s))
-        return;
+        return false;
     const tiling t = choose(&s, items, blocks);
     const int rows = t.rows * t.down, columns = t.columns * t.across;
     job->steps = 0;
@@ -147,9 +156,11 @@ void gd_gpu_plan_product(const gd_kernel_call *call, int items, int blocks, gd_g
     gd_gpu_define(step, "ITEMS_ACROSS", "%d", t.across);
     gd_gpu_define(step, "LANES", "%d", t.lanes);
     gd_gpu_define(step, "TURN", "%d", t.depth);
+    gd_gpu_define(step, "UNROLL_QUADS", "_Pragma(\"unroll %d\")", at_once(&t));
     gd_gpu_define(step, "LEFT_BY_DEPTH", "%d", s.left_by_depth);
     gd_gpu_define(step, "RIGHT_BY_DEPTH", "%d", s.right_by_depth);
     gd_gpu_define(step, "LEFT_AT_ONCE", "%d", lines_at_once(&t, s.left_by_depth, rows, items));
     gd_gpu_define(step, "RIGHT_AT_ONCE", "%d", lines_at_once(&t, s.right_by_depth, columns, items));
     gd_gpu_finish_product(call, step);
+    return true;
 }
