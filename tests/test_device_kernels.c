@@ -282,6 +282,47 @@ static gd_tensor *product_of(gd_context *context, const int64_t *p, gd_dtype dty
     return gd_matmul(x, w);
 }
 
+/* ---- convolutions ---- */
+
+enum { BY_INPUT = 1, BY_WEIGHT, STRIDED = 4, PADDED = 8, DILATED = 16, OF_VOLUMES = 32 };
+
+/* p: images, groups, channels of x and of y in a group, size of x, of the kernel, how. Axes differ: the
+ * last one of x is longer by one, that of the kernel by one, too. */
+static gd_tensor *convolution_of(gd_context *context, const int64_t *p, gd_dtype dtype)
+{
+    const int64_t how = p[6];
+    gd_conv_attr attr = { .groups = p[1] };
+    int64_t x[5] = { p[0], p[1] * p[2] }, w[5] = { p[1] * p[3], p[2] }, y[5] = { p[0], w[0] };
+    int rank = 2;
+    for (int a = 0; a < GD_SPATIAL; a++) {
+        const bool used = a > 0 || (how & OF_VOLUMES);
+        const int64_t size = p[4] + (a == 2), kernel = p[5] + (a == 2);
+        attr.stride[a] = used && (how & STRIDED) ? a : 1;
+        attr.stride[a] += attr.stride[a] == 0;
+        attr.dilation[a] = used && (how & DILATED) ? 2 : 1;
+        attr.before[a] = attr.after[a] = used && (how & PADDED) ? p[5] / 2 + (a == 1) : 0;
+        attr.size[a] = (how & 3) == BY_INPUT ? (used ? size : 1)
+                       : (how & 3) == BY_WEIGHT ? (used ? kernel : 1) : 0;
+        if (!used)
+            continue;
+        x[rank] = size;
+        w[rank] = kernel;
+        y[rank++] = (size + 2 * attr.before[a] - (kernel - 1) * attr.dilation[a] - 1) /
+                        attr.stride[a] + 1;
+    }
+    const gd_shape of_x = { rank, { x[0], x[1], x[2], x[3], x[4] } },
+                   of_w = { rank, { w[0], w[1], w[2], w[3], w[4] } },
+                   of_y = { rank, { y[0], y[1], y[2], y[3], y[4] } };
+    gd_tensor *in[3] = { numbers_in(context, (how & 3) ? of_y : of_x, dtype, 5),
+                         numbers_in(context, (how & 3) == BY_WEIGHT ? of_x : of_w, dtype, 7) };
+    if (how & 3)
+        return gd_apply(NULL, (how & 3) == BY_INPUT ? GD_OP_convolution_grad_input
+                                                    : GD_OP_convolution_grad_weight,
+                        2, in, &attr);
+    in[2] = numbers_in(context, GD_SHAPE(w[0]), dtype, 9);
+    return gd_apply(NULL, GD_OP_convolution, 3, in, &attr);
+}
+
 static gd_tensor *linear_of(gd_context *context, const int64_t *p, gd_dtype dtype)
 {
     return gd_linear(numbers_in(context, GD_SHAPE(p[1], p[2]), dtype, 5),
@@ -358,6 +399,34 @@ static const kernel_case cases[] = {
     { "matmul", product_of, { 3, 7, 513, 9, 7 }, true },
     { "matmul", product_of, { 2, 4, 0, 3, 0 }, false },
     { "linear", linear_of, { 1, 33, 257, 18, 0 }, true },
+    /* k is split, the last block is short; of the last of these the workspace takes 63 of 70 blocks */
+    { "linear", linear_of, { 1, 16, 5000, 100, 0 }, true },
+    { "matmul", product_of, { 2, 30, 4099, 33, 3 }, false },
+    { "matmul", product_of, { 1, 509, 17900, 512, 0 }, false },
+    /* tiles of 16 x 128, 16 x 256, 32 x 256 and 64 x 256 */
+    { "matmul", product_of, { 1, 14, 100, 17000, 2 }, false },
+    { "matmul", product_of, { 1, 31, 90, 40001, 0 }, false },
+    { "matmul", product_of, { 1, 60, 300, 40001, 1 }, false },
+    { "convolution", convolution_of, { 3, 2, 5, 7, 9, 3, PADDED }, true },
+    { "convolution", convolution_of, { 2, 1, 31, 20, 8, 3, STRIDED }, false },
+    { "convolution", convolution_of, { 5, 1, 3, 14, 60, 3, PADDED | DILATED }, false },
+    { "convolution", convolution_of, { 5, 1, 31, 62, 60, 3, PADDED }, false },
+    { "convolution", convolution_of, { 2, 2, 3, 5, 6, 2, PADDED | OF_VOLUMES }, false },
+    { "convolution_grad_input", convolution_of, { 3, 2, 5, 7, 9, 3, BY_INPUT | PADDED }, true },
+    { "convolution_grad_input", convolution_of, { 2, 1, 20, 31, 8, 3, BY_INPUT }, false },
+    { "convolution_grad_input", convolution_of, { 2, 1, 20, 100, 9, 3, BY_INPUT | STRIDED }, false },
+    { "convolution_grad_input", convolution_of, { 5, 1, 31, 40, 60, 3, BY_INPUT | PADDED }, false },
+    { "convolution_grad_input",
+      convolution_of,
+      { 2, 2, 3, 5, 6, 2, BY_INPUT | OF_VOLUMES | STRIDED | DILATED },
+      false },
+    { "convolution_grad_weight", convolution_of, { 3, 2, 5, 7, 9, 3, BY_WEIGHT | PADDED }, true },
+    { "convolution_grad_weight", convolution_of, { 9, 1, 3, 14, 30, 3, BY_WEIGHT | PADDED }, false },
+    { "convolution_grad_weight", convolution_of, { 9, 1, 33, 62, 30, 3, BY_WEIGHT | STRIDED }, false },
+    { "convolution_grad_weight",
+      convolution_of,
+      { 7, 2, 3, 5, 8, 2, BY_WEIGHT | OF_VOLUMES | DILATED },
+      false },
 };
 
 static void kernels_give_the_cpus_bits(void **state)

@@ -28,9 +28,10 @@ typedef struct candidate {
 } candidate;
 
 static const candidate candidates[] = {
-    { { 16, 1, 1, 16, 2 }, 12, false }, { { 16, 4, 4, 16, 2 }, 40, false },
-    { { 4, 4, 4, 16, 1 }, 30, true },   { { 4, 8, 4, 8, 1 }, 46, true },
-    { { 8, 8, 8, 8, 1 }, 70, true },    { { 16, 8, 8, 8, 1 }, 75, true },
+    { { 16, 1, 1, 16, 2 }, 12, false }, { { 16, 4, 4, 16, 2 }, 42, false },
+    { { 4, 4, 2, 16, 1 }, 30, true },   { { 4, 4, 4, 16, 1 }, 33, true },
+    { { 4, 8, 4, 8, 1 }, 49, true },    { { 8, 8, 8, 8, 1 }, 72, true },
+    { { 16, 8, 8, 8, 1 }, 75, true },
 };
 enum { CANDIDATES = sizeof candidates / sizeof *candidates };
 
