@@ -55,8 +55,7 @@ static bool right_by_depth(const gd_kernel_call *call)
 static bool is_large_matrix(const product *o)
 {
     const gd_layout *x = o->call->in[0].layout, *w = o->call->in[1].layout;
-    return !o->conv && o->size.dtype == GD_F32 &&
-           gd_gpu_product_rows(&o->plan.tile) == LARGE &&
+    return !o->conv && o->size.dtype == GD_F32 && gd_gpu_product_rows(&o->plan.tile) == LARGE &&
            gd_gpu_product_columns(&o->plan.tile) == LARGE &&
            (left_by_depth(o->call) || x->stride[x->rank - 2] == 1) &&
            (right_by_depth(o->call) || w->stride[w->rank - 1] == 1);
@@ -187,7 +186,7 @@ static void define_images(const product *o, gd_gpu_step *step)
     gd_gpu_define(step, "RIGHT_BY_DEPTH", "%d", id == GD_OP_convolution_grad_weight);
     gd_gpu_define(step, "HAS_STEPS", "1");
     gd_gpu_define(step, "AXES", "%d", axes_outside(o));
-    gd_gpu_define(step, "AT(o, i, j)", "((o).product * p.o + (i))");
+    gd_gpu_define(step, "AT(o, i, j)", "((o).number * p.o + (i))");
 }
 
 /* f32 adds 0 where there is no bias. */
@@ -290,9 +289,9 @@ static void add_product(const product *o, gd_gpu_job *job, int64_t first, int64_
     const bool is_split = plan->blocks > 0,
                is_by_weight = call->op->id == GD_OP_convolution_grad_weight;
     const bool is_large = is_large_matrix(o);
-    gd_gpu_step *step = gd_gpu_add_kernel(job, is_large ? "product_large" : "product",
-                                          plan->pieces * (is_split ? blocks : 1),
-                                          GD_GPU_PRODUCT_ITEMS);
+    gd_gpu_step *step =
+        gd_gpu_add_kernel(job, is_large ? "product_large" : "product",
+                          plan->pieces * (is_split ? blocks : 1), GD_GPU_PRODUCT_ITEMS);
     gd_gpu_define(step, "T", "%s", element_of(o->size.dtype));
     define_tile(&plan->tile, is_large ? LARGE_RESIDENT : plan->tile.resident, step);
     define_order(o, step);
@@ -330,8 +329,8 @@ static void add_parts(const product *o, gd_gpu_job *job, int64_t slots, bool is_
     const gd_kernel_call *call = o->call;
     const gd_layout *out = call->out.layout;
     const int64_t results = gd_layout_count(out);
-    gd_gpu_step *step = gd_gpu_add_kernel(job, "product_parts",
-                                          gd_gpu_groups(results, ADDING_ITEMS), ADDING_ITEMS);
+    gd_gpu_step *step =
+        gd_gpu_add_kernel(job, "product_parts", gd_gpu_groups(results, ADDING_ITEMS), ADDING_ITEMS);
     gd_gpu_define(step, "T", "%s", element_of(o->size.dtype));
     if (is_last)
         define_finish(o, step);
@@ -447,7 +446,7 @@ bool gd_gpu_describe_convolution(const gd_kernel_call *call, gd_gpu_job *job)
     const gd_dtype dtype = call->out.layout->dtype;
     const gd_conv_sizes s = sizes_of(call);
     const gd_op_id id = call->op->id;
-    if ((dtype != GD_F32 && dtype != GD_F64) || call->in[0].layout->dtype != dtype || 
+    if ((dtype != GD_F32 && dtype != GD_F64) || call->in[0].layout->dtype != dtype ||
         !is_small(call, &s))
         return false;
     if (gd_layout_count(call->out.layout) == 0 ||
