@@ -312,6 +312,7 @@ typedef struct gd_gpu_job {
     /* Bytes that the steps share, of the same memory for all jobs: what is there lasts no longer
      * than the job. */
     size_t workspace;
+    int64_t turns; /* 1; or all steps are run so many times over, their first number the turn's */
     gd_gpu_step step[GD_GPU_STEPS];
 } gd_gpu_job;
 
