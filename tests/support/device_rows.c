@@ -337,6 +337,13 @@ static gd_tensor *large_products_of_transposed(gd_context *gd, gd_dtype dtype)
     return gd_matmul(gd_transpose(x, -1, -2), gd_transpose(y, -1, -2));
 }
 
+/* In the largest tiles (product_large.txt), the last of which are cut. */
+static gd_tensor *large_product(gd_context *gd, gd_dtype dtype)
+{
+    gd_tensor *x = uneven_numbers(gd, GD_SHAPE(1531, 23), dtype, 5);
+    return gd_matmul(x, uneven_numbers(gd, GD_SHAPE(23, 1409), dtype, 9));
+}
+
 static gd_tensor *large_layer(gd_context *gd, gd_dtype dtype)
 {
     gd_tensor *x = uneven_numbers(gd, GD_SHAPE(1031, 3), dtype, 5);
@@ -363,6 +370,7 @@ static const struct {
                 { "sums of nothing", sums_of_nothing },
                 { "large products", large_products },
                 { "large products of transposed operands", large_products_of_transposed },
+                { "large product", large_product },
                 { "large layer", large_layer },
                 { "vanishing products", vanishing_products } };
 enum { UNUSUAL = sizeof unusual / sizeof *unusual, UNUSUAL_DTYPES = 3 };
