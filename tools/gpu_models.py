@@ -138,8 +138,8 @@ def difference(a, b):
 
 
 class Models:
-    def __init__(self, check, suites, seconds, prepare_seconds, profile_peers):
-        self.check, self.built, self.suites, self.seconds = check, check.built, suites, seconds
+    def __init__(self, check, suites, ways, seconds, prepare_seconds, profile_peers):
+        self.check, self.built, self.suites, self.ways, self.seconds = check, check.built, suites, ways, seconds
         self.device, self.out = check.device, check.out / "models"
         self.begin = time.monotonic()
         self.deadline = self.begin + prepare_seconds
@@ -174,7 +174,7 @@ class Models:
                     TORCHINDUCTOR_COMPILE_THREADS="2", **(profile if self.profile_peers else {}))
         for suite in self.suites:
             for way, (settings, _) in OURS.items():
-                if way != "one-kernel" or NETWORKS[suite].small:
+                if way in self.ways and (way != "one-kernel" or NETWORKS[suite].small):
                     self.sides[suite, "ours", way] = self.ours(suite, way, BENCH_DEVICE=self.device, BENCH_SECONDS=str(self.seconds), BENCH_WAIT="1",
                                                                **settings, **profile)
             self.sides[suite, "ours", "cpu"] = self.ours(suite, "cpu", BENCH_DEVICE="", BENCH_SECONDS="0", GRADUS_NUMBERS="exact")
@@ -302,10 +302,10 @@ def microseconds(seconds):
     return f"{seconds * 1e6:9.1f} us" if seconds < 1e-2 else f"{seconds * 1e3:9.2f} ms"
 
 
-def run(check, suites, seconds, profile_peers):
+def run(check, suites, ways, seconds, profile_peers):
     """All of it; results in check.results["models"], a table on stdout and in models/table.txt. About 60 % of the time left is for
     preparing."""
-    models = Models(check, suites, seconds, check.left(0.6), profile_peers)
+    models = Models(check, suites, ways, seconds, check.left(0.6), profile_peers)
     try:
         models.write_problems()
         models.make_sides()
