@@ -509,6 +509,99 @@ static void operands_in_many_blocks_are_no_one_kernels(void **state)
     }
 }
 
+/* ---- steps in any order that their operands allow ---- */
+
+enum { SUMS = 14, PLACES = 6, SMALL = 100, LARGE = 30000, PLANS = 8 };
+
+/* Sums of vectors in few places, small ones and large ones, or what a large one begins with. */
+typedef struct sums {
+    float *host[PLACES], *device[PLACES];
+    gd_operand in[SUMS][2];
+    gd_kernel_call call[SUMS];
+    void *prepared[SUMS];
+} sums;
+
+static bool is_large(int place)
+{
+    return place < 2;
+}
+
+static int draw(numbers *n, int count)
+{
+    return (int)numbers_uniform(n, 0, 1 + 0.999 * (count - 1));
+}
+
+static void make_sum(sums *s, gd_device *device, numbers *n, const gd_layout *of, int i)
+{
+    const bool large = draw(n, 4) == 0;
+    const int most = large ? 2 : PLACES, from[2] = { draw(n, most), draw(n, most) };
+    const int to = draw(n, most);
+    const gd_layout *layout = &of[large];
+    for (int k = 0; k < 2; k++)
+        s->in[i][k] = (gd_operand){ s->device[from[k]], layout };
+    s->call[i] = (gd_kernel_call){ .device = device,
+                                   .op = gd_op_row(GD_OP_add),
+                                   .n = 2,
+                                   .in = s->in[i],
+                                   .out = { s->device[to], layout } };
+    s->prepared[i] = malloc(device->backend->prepare_bytes(&s->call[i]));
+    assert_int_equal(device->backend->prepare(&s->call[i], s->prepared[i]), GD_OK);
+    s->call[i].prepared = s->prepared[i];
+    for (int64_t e = 0; e < layout->shape[0]; e++)
+        s->host[to][e] = s->host[from[0]][e] + s->host[from[1]][e];
+}
+
+static void run_sums(gd_context *gd, uint64_t seed)
+{
+    gd_device *device = gd->device;
+    const gd_backend *backend = device->backend;
+    const gd_kernel_call *calls[SUMS];
+    numbers n = { seed };
+    gd_layout of[2];
+    gd_replay *replay = NULL;
+    static float got[LARGE];
+    sums s;
+    assert_int_equal(gd_layout_init(&of[0], GD_SHAPE(SMALL), GD_F32, "test"), GD_OK);
+    assert_int_equal(gd_layout_init(&of[1], GD_SHAPE(LARGE), GD_F32, "test"), GD_OK);
+    for (int p = 0; p < PLACES; p++) {
+        const size_t count = is_large(p) ? LARGE : SMALL;
+        s.host[p] = malloc(count * sizeof(float));
+        for (size_t e = 0; e < count; e++)
+            s.host[p][e] = (float)((e * 7 + (size_t)p) % 11);
+        s.device[p] = backend->memory_alloc(device, count * sizeof(float));
+        assert_int_equal(
+            backend->memory_write(device, s.device[p], s.host[p], count * sizeof(float)), GD_OK);
+    }
+    for (int i = 0; i < SUMS; i++) {
+        make_sum(&s, device, &n, of, i);
+        calls[i] = &s.call[i];
+    }
+    const uint64_t before = gpu_of(gd)->one_kernels;
+    assert_int_equal(backend->run_calls(device, calls, SUMS, &replay), GD_OK);
+    assert_int_equal(gpu_of(gd)->one_kernels, before + 1);
+    for (int p = 0; p < PLACES; p++) {
+        const size_t bytes = (is_large(p) ? LARGE : SMALL) * sizeof(float);
+        assert_int_equal(backend->memory_read(device, got, s.device[p], bytes), GD_OK);
+        assert_memory_equal(got, s.host[p], bytes);
+        backend->memory_free(device, s.device[p], bytes);
+        free(s.host[p]);
+    }
+    backend->replay_free(device, replay);
+    for (int i = 0; i < SUMS; i++)
+        free(s.prepared[i]);
+}
+
+static void steps_wait_for_what_they_need(void **state)
+{
+    (void)state;
+    if (!fake)
+        return;
+    gd_context *gd = open_device("cuda", "always");
+    for (uint64_t seed = 1; seed <= PLANS; seed++)
+        run_sums(gd, seed * 31);
+    gd_close(gd);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -521,6 +614,7 @@ int main(void)
         cmocka_unit_test(an_index_out_of_range_is_told),
         cmocka_unit_test(the_program_is_kept),
         cmocka_unit_test(operands_in_many_blocks_are_no_one_kernels),
+        cmocka_unit_test(steps_wait_for_what_they_need),
     };
     load_fake();
     if (fake)

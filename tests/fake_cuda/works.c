@@ -209,24 +209,24 @@ static void run_kernel(const work *w)
     CUmodule m = w->function->module;
     if (!m->library)
         return;
-    const unsigned blocks = (unsigned)m->cluster, threads = w->block.x * w->block.y * w->block.z;
-    const uint64_t grid = (uint64_t)w->grid.x * w->grid.y * w->grid.z, clusters = grid / blocks;
+    const unsigned together = (unsigned)m->cluster, threads = w->block.x * w->block.y * w->block.z;
+    const uint64_t grid = (uint64_t)w->grid.x * w->grid.y * w->grid.z, clusters = grid / together;
     const fake_order order = fake_draw_order(clusters, fake_draw());
     const size_t bytes = m->shared ? (size_t)(m->shared_end - m->shared) : 0;
-    running r = { .kernel = w, .module = m, .blocks = blocks };
-    r.shared = malloc(blocks * bytes + 1);
+    running r = { .kernel = w, .module = m, .blocks = together };
+    r.shared = malloc(together * bytes + 1);
     *m->block_size = w->block;
     *m->grid = w->grid;
     barrier_module = m;
     for (uint64_t i = 0; i < clusters; i++) {
-        r.first = fake_in_order(&order, i) * blocks;
+        r.first = fake_in_order(&order, i) * together;
         r.current = 0;
         if (bytes) {
             memset(m->shared, 0xA5, bytes);
-            memset(r.shared, 0xA5, blocks * bytes);
+            memset(r.shared, 0xA5, together * bytes);
         }
-        if (m->has_barriers || blocks > 1) {
-            fake_run_blocks(blocks, threads, fake_draw(), enter_block, run_thread, &r);
+        if (m->has_barriers || together > 1) {
+            fake_run_blocks(together, threads, fake_draw(), enter_block, run_thread, &r);
         } else {
             enter_block(0, &r);
             fake_run_threads(threads, fake_draw(), run_thread, &r);

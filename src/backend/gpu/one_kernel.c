@@ -186,6 +186,8 @@ typedef struct program {
     part *parts; /* a kernel each */
     size_t count, capacity;
     bool has_met; /* behind the last step all items of a work-group have met */
+    int shared_items; /* 0, or since they did, steps without barriers, of groups of so many items, have had
+                         memory of it */
 } program;
 
 static bool is_cuda(const gd_gpu *gpu)
@@ -200,21 +202,35 @@ static gd_dialect dialect_of(const gd_gpu *gpu)
                                   : GD_DIALECT_CUDA_STEPS;
 }
 
-/* "enum { local_bytes_3 = 0 + LOCAL_BYTES(T, lane, LANES), …": a group's; then, of all parts so far,
- * the most that a work-group needs. */
-static void add_local_bytes(program *p, const char *text, int number, int groups)
+/* name_<number>: the most of the parts so far, of which this one has `own`. */
+static void add_most(program *p, const char *name, int number, const char *own)
+{
+    gd_text_buffer *out = &p->functions;
+    gd_buffer_add(out, "enum { %s_%d = ", name, number);
+    if (number > 0)
+        gd_buffer_add(out, "%s_%d > %s ? %s_%d : ", name, number - 1, own, name, number - 1);
+    gd_buffer_add(out, "%s };\n", own);
+}
+
+/* Of a group's memory: "enum { local_bytes_3 = 0 + LOCAL_BYTES(T, lane, LANES), …". Then what a work-group
+ * needs: of parts that have barriers all that its groups have; of the others so much for each item that
+ * groups of two parts, which nothing keeps from running at the same time, do not have the same. */
+static void add_local_bytes(program *p, const char *text, int number, int items, bool has_barriers)
 {
     static const char array[] = "\n    LOCAL_ARRAY(";
     gd_text_buffer *out = &p->functions;
+    char all[64] = "0", of_item[64] = "0";
     gd_buffer_add(out, "\nenum { local_bytes_%d = 0", number);
     for (const char *c = text; (c = strstr(c, array)); c++)
         gd_buffer_add(out, " + LOCAL_BYTES(%.*s", (int)strcspn(c + sizeof array - 1, ";"),
                       c + sizeof array - 1);
-    gd_buffer_add(out, " };\nenum { local_total_%d = ", number);
-    if (number > 0)
-        gd_buffer_add(out, "local_total_%d > local_bytes_%d * %d ? local_total_%d : ", number - 1,
-                      number, groups, number - 1);
-    gd_buffer_add(out, "local_bytes_%d * %d };\n", number, groups);
+    gd_buffer_add(out, " };\n");
+    if (has_barriers)
+        snprintf(all, sizeof all, "local_bytes_%d * %d", number, p->gpu->plan_items / items);
+    else
+        snprintf(of_item, sizeof of_item, "(local_bytes_%d + %d) / %d", number, items - 1, items);
+    add_most(p, "local_total", number, all);
+    add_most(p, "local_item", number, of_item);
 }
 
 /* A name for the type of the numbers, which the signature of kernel `name` ends with. */
@@ -255,7 +271,7 @@ static gd_status write_part(program *p, const gd_gpu_step *step, const gd_gpu_so
                             !add_numbers_type(p, text, source->kernel, number)))
         status =
             gd_fail(GD_ERR_UNSUPPORTED, "kernel %s cannot be a step of another", source->kernel);
-    add_local_bytes(p, text, number, p->gpu->plan_items / step->items);
+    add_local_bytes(p, text, number, step->items, new->has_barriers);
     gd_free(own.text);
     return status == GD_OK ? gd_codegen_end_part(out, begin) : status;
 }
@@ -351,7 +367,19 @@ static void add_loop(program *p, const gd_gpu_step *s, bool has_barriers, int bl
     *taken += has_barriers ? gd_gpu_groups(all, beside) : all;
 }
 
-/* Behind a step that has memory of the work-group its items meet: the next may use the same. */
+/* Whether a step may have memory of the work-group that one before it in the stage still uses. Two without
+ * barriers have not, where each of their groups has items of its own. */
+static bool must_meet(const program *p, const gd_gpu_step *s, const part *of, int blocks,
+                      int64_t taken)
+{
+    const int64_t at_once = (int64_t)blocks * (p->gpu->plan_items / s->items);
+    const bool is_apart =
+        s->items == p->shared_items && taken + s->groups[0] * s->groups[1] <= at_once;
+    return p->shared_items > 0 && (of->has_barriers || (of->has_shared && !is_apart));
+}
+
+/* Where steps of a stage have the same memory of the work-group, its items meet between them: behind each
+ * turn of a step with barriers, and before one that comes behind others. */
 static gd_status add_step(program *p, size_t number, int blocks, int64_t *taken)
 {
     const gd_gpu_step *s = &p->one->steps.step[number].step;
@@ -360,6 +388,10 @@ static gd_status add_step(program *p, size_t number, int blocks, int64_t *taken)
         return gd_error_last();
     const part *of = &p->parts[kernel];
     gd_text_buffer *out = &p->body;
+    if (must_meet(p, s, of, blocks, *taken)) {
+        gd_buffer_add(out, "    BARRIER();\n");
+        p->shared_items = 0;
+    }
     add_numbers(p, s, kernel, number);
     add_loop(p, s, of->has_barriers, blocks, taken);
     gd_buffer_add(out, "%s_%d(", of->name, kernel);
@@ -367,12 +399,17 @@ static gd_status add_step(program *p, size_t number, int blocks, int64_t *taken)
     gd_buffer_add(out, "numbers_%zu, ", number);
     add_group(out, s, "group");
     gd_buffer_add(out, of->has_barriers ? "last == group, " : "1, ");
-    gd_buffer_add(out, "shared + item / %d * local_bytes_%d);\n", s->items, kernel);
+    if (of->has_barriers)
+        gd_buffer_add(out, "shared + item / %d * local_bytes_%d);\n", s->items, kernel);
+    else
+        gd_buffer_add(out, "shared + item / %d * %d * local_item);\n", s->items, s->items);
     if (of->has_barriers)
         gd_buffer_add(out, "        BARRIER();\n    }\n");
+    p->has_met = of->has_barriers;
+    if (of->has_barriers)
+        p->shared_items = 0;
     else if (of->has_shared)
-        gd_buffer_add(out, "    BARRIER();\n");
-    p->has_met = of->has_barriers || of->has_shared;
+        p->shared_items = s->items;
     return GD_OK;
 }
 
@@ -394,6 +431,7 @@ static gd_status add_stage(program *p, const gd_kernel_call *const *calls, int s
     const int blocks = block == GD_PLAN_SHARED ? p->gpu->plan_blocks : 1;
     int64_t taken = 0;
     gd_status status = GD_OK;
+    p->shared_items = 0;
     for (size_t i = 0; status == GD_OK && i < steps->count; i++) {
         gd_plan_step *s = &steps->step[i];
         if (s->stage != stage || s->block != block)
@@ -479,7 +517,13 @@ static void add_arguments(const program *p, gd_text_buffer *out)
 static gd_status join(program *p, gd_text_buffer *out)
 {
     const char *const constants = p->constants.text ? p->constants.text : "";
+    const size_t last = p->count - 1;
     gd_text_buffer entry_text = { 0 };
+    gd_buffer_add(&entry_text,
+                  "\nenum { local_item = local_item_%zu };\n"
+                  "enum { local_all = local_total_%zu > local_item * %d ? local_total_%zu : "
+                  "local_item * %d };\n",
+                  last, last, p->gpu->plan_items, last, p->gpu->plan_items);
     if (is_cuda(p->gpu))
         gd_buffer_add(&entry_text,
                       "%s\ntypedef struct plan_places {\n    char *at[%zu];\n} plan_places;\n",
@@ -487,11 +531,11 @@ static gd_status join(program *p, gd_text_buffer *out)
     gd_buffer_add(&entry_text, "\nENTRY(plan_steps, %d)(", p->gpu->plan_items);
     add_arguments(p, &entry_text);
     gd_buffer_add(&entry_text,
-                  "    SHARED_ARRAY(double, memory, local_total_%zu / 8 + 1);\n"
+                  "    SHARED_ARRAY(double, memory, local_all / 8 + 1);\n"
                   "    LOCAL char *shared = (LOCAL char *)memory;\n"
                   "    const int block = PLAN_BLOCK();\n"
                   "    int item;\n%s%s}\n",
-                  p->count - 1, is_cuda(p->gpu) ? "" : constants, p->body.text ? p->body.text : "");
+                  is_cuda(p->gpu) ? "" : constants, p->body.text ? p->body.text : "");
     gd_codegen_begin(dialect_of(p->gpu), !p->gpu->is_without_f64, out);
     gd_buffer_add(out, "#define PLAN_BLOCKS %d\n", p->gpu->plan_blocks);
     gd_buffer_put(out, p->functions.text, p->functions.length);
