@@ -301,14 +301,15 @@ static gd_tensor *convolution_of(gd_context *context, const int64_t *p, gd_dtype
         attr.stride[a] += attr.stride[a] == 0;
         attr.dilation[a] = used && (how & DILATED) ? 2 : 1;
         attr.before[a] = attr.after[a] = used && (how & PADDED) ? p[5] / 2 + (a == 1) : 0;
-        attr.size[a] = (how & 3) == BY_INPUT ? (used ? size : 1)
-                       : (how & 3) == BY_WEIGHT ? (used ? kernel : 1) : 0;
+        attr.size[a] = (how & 3) == BY_INPUT    ? (used ? size : 1)
+                       : (how & 3) == BY_WEIGHT ? (used ? kernel : 1)
+                                                : 0;
         if (!used)
             continue;
         x[rank] = size;
         w[rank] = kernel;
-        y[rank++] = (size + 2 * attr.before[a] - (kernel - 1) * attr.dilation[a] - 1) /
-                        attr.stride[a] + 1;
+        y[rank++] =
+            (size + 2 * attr.before[a] - (kernel - 1) * attr.dilation[a] - 1) / attr.stride[a] + 1;
     }
     const gd_shape of_x = { rank, { x[0], x[1], x[2], x[3], x[4] } },
                    of_w = { rank, { w[0], w[1], w[2], w[3], w[4] } },
@@ -316,8 +317,9 @@ static gd_tensor *convolution_of(gd_context *context, const int64_t *p, gd_dtype
     gd_tensor *in[3] = { numbers_in(context, (how & 3) ? of_y : of_x, dtype, 5),
                          numbers_in(context, (how & 3) == BY_WEIGHT ? of_x : of_w, dtype, 7) };
     if (how & 3)
-        return gd_apply(NULL, (how & 3) == BY_INPUT ? GD_OP_convolution_grad_input
-                                                    : GD_OP_convolution_grad_weight,
+        return gd_apply(NULL,
+                        (how & 3) == BY_INPUT ? GD_OP_convolution_grad_input
+                                              : GD_OP_convolution_grad_weight,
                         2, in, &attr);
     in[2] = numbers_in(context, GD_SHAPE(w[0]), dtype, 9);
     return gd_apply(NULL, GD_OP_convolution, 3, in, &attr);
@@ -411,15 +413,24 @@ static const kernel_case cases[] = {
     { "convolution", convolution_of, { 2, 2, 3, 5, 6, 2, PADDED | OF_VOLUMES }, false },
     { "convolution_grad_input", convolution_of, { 3, 2, 5, 7, 9, 3, BY_INPUT | PADDED }, true },
     { "convolution_grad_input", convolution_of, { 2, 1, 20, 31, 8, 3, BY_INPUT }, false },
-    { "convolution_grad_input", convolution_of, { 2, 1, 20, 100, 9, 3, BY_INPUT | STRIDED }, false },
+    { "convolution_grad_input",
+      convolution_of,
+      { 2, 1, 20, 100, 9, 3, BY_INPUT | STRIDED },
+      false },
     { "convolution_grad_input", convolution_of, { 5, 1, 31, 40, 60, 3, BY_INPUT | PADDED }, false },
     { "convolution_grad_input",
       convolution_of,
       { 2, 2, 3, 5, 6, 2, BY_INPUT | OF_VOLUMES | STRIDED | DILATED },
       false },
     { "convolution_grad_weight", convolution_of, { 3, 2, 5, 7, 9, 3, BY_WEIGHT | PADDED }, true },
-    { "convolution_grad_weight", convolution_of, { 9, 1, 3, 14, 30, 3, BY_WEIGHT | PADDED }, false },
-    { "convolution_grad_weight", convolution_of, { 9, 1, 33, 62, 30, 3, BY_WEIGHT | STRIDED }, false },
+    { "convolution_grad_weight",
+      convolution_of,
+      { 9, 1, 3, 14, 30, 3, BY_WEIGHT | PADDED },
+      false },
+    { "convolution_grad_weight",
+      convolution_of,
+      { 9, 1, 33, 62, 30, 3, BY_WEIGHT | STRIDED },
+      false },
     { "convolution_grad_weight",
       convolution_of,
       { 7, 2, 3, 5, 8, 2, BY_WEIGHT | OF_VOLUMES | DILATED },

@@ -35,10 +35,10 @@ static void expect_a_division(gd_dtype dtype, int64_t m, int64_t n, int64_t k, b
     const gd_gpu_product_plan plan = gd_gpu_product_choose(&size);
     const int64_t blocks = (k + GD_GEMM_KC - 1) / GD_GEMM_KC;
     expect_a_tile_that_fits(&plan, dtype);
-    assert_int_equal(plan.pieces, (m + gd_gpu_product_rows(&plan.tile) - 1) /
-                                      gd_gpu_product_rows(&plan.tile) *
-                                      ((n + gd_gpu_product_columns(&plan.tile) - 1) /
-                                       gd_gpu_product_columns(&plan.tile)));
+    assert_int_equal(
+        plan.pieces,
+        (m + gd_gpu_product_rows(&plan.tile) - 1) / gd_gpu_product_rows(&plan.tile) *
+            ((n + gd_gpu_product_columns(&plan.tile) - 1) / gd_gpu_product_columns(&plan.tile)));
     if (plan.blocks == 0)
         return;
     assert_true(may_split && plan.blocks > 0 && plan.blocks <= blocks);

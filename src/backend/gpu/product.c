@@ -153,7 +153,7 @@ static void define_conv_finish(const gd_kernel_call *call, gd_gpu_step *step)
 {
     const bool is_forward = call->op->id == GD_OP_convolution,
                is_f32 = call->out.layout->dtype == GD_F32;
-    const char *sum = is_forward && call->n > 2 ? "((s) + last[at])"
+    const char *sum = is_forward && call->n > 2                                 ? "((s) + last[at])"
                       : is_f32 && call->op->id != GD_OP_convolution_grad_weight ? "((s) + 0)"
                                                                                 : "(s)";
     if (is_forward && ((const gd_conv_attr *)call->attr)->relu)
@@ -201,9 +201,9 @@ static void define_order(const product *o, gd_gpu_step *step)
     gd_gpu_define(step, "SPLIT", "%d", is_split);
     gd_gpu_define(step, "TOTALS", "%d", !is_split && !is_chain && !is_one_block);
     gd_gpu_define(step, "MULTIPLY_ADD(x, y, s)", "%s",
-                  dtype == GD_F32              ? "GD_FMA_F32(x, y, s)"
+                  dtype == GD_F32                ? "GD_FMA_F32(x, y, s)"
                   : dtype == GD_F64 && !is_chain ? "GD_FMA_F64(x, y, s)"
-                                               : "(T)((s) + (x) * (y))");
+                                                 : "(T)((s) + (x) * (y))");
 }
 
 static int last_operand(const gd_kernel_call *call)
@@ -255,8 +255,8 @@ static void add_parts(const product *o, gd_gpu_job *job, int64_t slots, bool is_
     const gd_kernel_call *call = o->call;
     const gd_layout *out = call->out.layout;
     const int64_t results = gd_layout_count(out);
-    gd_gpu_step *step = gd_gpu_add_kernel(job, "product_parts",
-                                          gd_gpu_groups(results, ADDING_ITEMS), ADDING_ITEMS);
+    gd_gpu_step *step =
+        gd_gpu_add_kernel(job, "product_parts", gd_gpu_groups(results, ADDING_ITEMS), ADDING_ITEMS);
     gd_gpu_define(step, "T", "%s", element_of(o->size.dtype));
     if (is_last)
         define_finish(o, step);
@@ -372,7 +372,7 @@ bool gd_gpu_describe_convolution(const gd_kernel_call *call, gd_gpu_job *job)
     const gd_dtype dtype = call->out.layout->dtype;
     const gd_conv_sizes s = sizes_of(call);
     const gd_op_id id = call->op->id;
-    if ((dtype != GD_F32 && dtype != GD_F64) || call->in[0].layout->dtype != dtype || 
+    if ((dtype != GD_F32 && dtype != GD_F64) || call->in[0].layout->dtype != dtype ||
         !is_small(call, &s))
         return false;
     if (gd_layout_count(call->out.layout) == 0 ||

@@ -53,16 +53,16 @@ static double cycles_of(const candidate *c, int64_t groups, int64_t steps)
         (double)(gd_gpu_product_rows(&c->tile) * gd_gpu_product_columns(&c->tile));
     const double computing =
         (double)each * elements * (double)steps * 100 / ((double)LANES * c->share);
-    const double waiting = (double)divide_up(each, c->tile.resident) *
-                           (double)divide_up(steps, c->tile.depth) * TURN;
+    const double waiting =
+        (double)divide_up(each, c->tile.resident) * (double)divide_up(steps, c->tile.depth) * TURN;
     return LAUNCH + larger(computing, waiting);
 }
 
 /* Blocks of a launch, where k is split; 0: it cannot be. */
 static int64_t blocks_of(const gd_gpu_product_size *s)
 {
-    const double sums = (double)s->m * (double)s->n * (double)s->products *
-                        (double)gd_dtype_size(s->dtype);
+    const double sums =
+        (double)s->m * (double)s->n * (double)s->products * (double)gd_dtype_size(s->dtype);
     const int64_t blocks = divide_up(s->k, GD_GEMM_KC);
     if (!s->may_split || blocks < 2 || sums * 3 > MOST_BYTES)
         return 0;
@@ -77,8 +77,8 @@ static double split_cycles(const candidate *c, const gd_gpu_product_size *s, int
                            int64_t blocks)
 {
     const int64_t all = divide_up(s->k, GD_GEMM_KC), launches = divide_up(all, blocks);
-    const double sums = (double)s->m * (double)s->n * (double)s->products *
-                        (double)gd_dtype_size(s->dtype);
+    const double sums =
+        (double)s->m * (double)s->n * (double)s->products * (double)gd_dtype_size(s->dtype);
     return (double)launches * (cycles_of(c, pieces * blocks, GD_GEMM_KC) + LAUNCH) +
            2 * sums * (double)all / TRAFFIC;
 }
