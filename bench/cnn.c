@@ -51,9 +51,9 @@ static gd_tensor *step(void *user, int count, gd_tensor *const *in)
     return gd_minimize(t->optimizer, loss);
 }
 
-static void open_trainee(trainee *t, const gd_bench_cnn *cnn, int threads, gd_bench_way way)
+static void open_trainee(trainee *t, const gd_bench_cnn *cnn, gd_context *context, gd_bench_way way)
 {
-    *t = (trainee){ .cnn = cnn, .dtype = way.dtype, .context = gd_open("cpu", .threads = threads) };
+    *t = (trainee){ .cnn = cnn, .dtype = way.dtype, .context = context };
     t->module = gd_module_create(t->context, .seed = SEED);
     t->optimizer = cnn->adam ? gd_adam(t->module, .lr = cnn->learning_rate)
                              : gd_sgd(t->module, .lr = cnn->learning_rate);
@@ -76,9 +76,13 @@ static void read_batch(trainee *t, const char *path)
     size_t bytes[2] = { tensor_bytes(t->in[0]), tensor_bytes(t->in[1]) };
     if (file == NULL || fseek(file, -(long)(bytes[0] + bytes[1]), SEEK_END) != 0)
         gd_bench_die("cannot read %s", path);
-    for (int i = 0; i < 2; i++)
-        if (fread(gd_tensor_data(t->in[i]), 1, bytes[i], file) != bytes[i])
+    for (int i = 0; i < 2; i++) {
+        void *host = malloc(bytes[i]);
+        if (host == NULL || fread(host, 1, bytes[i], file) != bytes[i])
             gd_bench_die("cannot read %s", path);
+        CHECK(gd_tensor_write(t->in[i], host, bytes[i]) == GD_OK);
+        free(host);
+    }
     fclose(file);
 }
 
@@ -87,7 +91,7 @@ static void side_train(const gd_bench_cnn *cnn, gd_bench_way way, int threads, c
 {
     trainee t;
     double before = gd_bench_resident();
-    open_trainee(&t, cnn, threads, way);
+    open_trainee(&t, cnn, gd_bench_open(threads), way);
     read_batch(&t, path);
     gd_bench_train_side(t.train, t.in, cnn->chunk, threads, cnn->seconds, before);
     gd_close(t.context);
@@ -97,7 +101,9 @@ static void side_train(const gd_bench_cnn *cnn, gd_bench_way way, int threads, c
 
 static void first_digits(trainee *t)
 {
-    gd_dataset *digits = gd_mnist(t->context, GD_SOURCE_DIR "/data/mnist");
+    char folder[4096];
+    gd_bench_source_path(folder, sizeof folder, "data/mnist");
+    gd_dataset *digits = gd_mnist(t->context, folder);
     gd_loader *loader = gd_loader_create(digits, .batch = t->cnn->input.dim[0]);
     gd_batch batch;
     CHECK(loader && gd_loader_next(loader, &batch));
@@ -128,30 +134,43 @@ static void write_tensor(FILE *file, gd_tensor *t)
 
 /* The parameters in the order of the layers, weight and bias, and the batch: what
  * peers/cnn_torch.py reads. Returns how many numbers the parameters are. */
-static int64_t write_problem(const gd_bench_cnn *cnn, char *path, size_t size)
+static int64_t write_problem(const gd_bench_cnn *cnn, FILE *file)
 {
     trainee t;
-    open_trainee(&t, cnn, 1, (gd_bench_way){ GD_MODE_EAGER, GD_F32 });
+    open_trainee(&t, cnn, gd_open("cpu"), (gd_bench_way){ GD_MODE_EAGER, GD_F32 });
     if (cnn->digits)
         first_digits(&t);
     else
         noise(&t);
     CHECK(cnn->network(t.module, t.in[0])); /* makes the parameters */
-    const char *folder = getenv("TMPDIR");
-    snprintf(path, size, "%s/bench_%s.XXXXXX", folder ? folder : "/tmp", cnn->suite);
-    int descriptor = mkstemp(path);
-    FILE *file = descriptor >= 0 ? fdopen(descriptor, "wb") : NULL;
-    if (file == NULL)
-        gd_bench_die("cannot make %s", path);
     for (int i = 0; i < gd_module_count(t.module); i++)
         write_tensor(file, gd_module_tensor(t.module, i));
     write_tensor(file, t.in[0]);
     write_tensor(file, t.in[1]);
-    if (fclose(file) != 0)
-        gd_bench_die("cannot write %s", path);
     int64_t count = gd_module_parameter_count(t.module);
     gd_close(t.context);
     return count;
+}
+
+static int64_t write_problem_file(const gd_bench_cnn *cnn, const char *path)
+{
+    FILE *file = fopen(path, "wb");
+    if (file == NULL)
+        gd_bench_die("cannot make %s", path);
+    int64_t count = write_problem(cnn, file);
+    if (fclose(file) != 0)
+        gd_bench_die("cannot write %s", path);
+    return count;
+}
+
+static int64_t make_problem(const gd_bench_cnn *cnn, char *path, size_t size)
+{
+    const char *folder = getenv("TMPDIR");
+    snprintf(path, size, "%s/bench_%s.XXXXXX", folder ? folder : "/tmp", cnn->suite);
+    int descriptor = mkstemp(path);
+    if (descriptor < 0 || close(descriptor) != 0)
+        gd_bench_die("cannot make %s", path);
+    return write_problem_file(cnn, path);
 }
 
 /* ---- the sides, compared ---- */
@@ -277,11 +296,15 @@ int gd_bench_cnn_run(const gd_bench_cnn *cnn, int count, char **arguments)
         side_train(cnn, gd_bench_parse_way(arguments[1]), atoi(arguments[2]), arguments[3]);
         return 0;
     }
+    if (count == 3 && strcmp(arguments[1], "--problem") == 0) {
+        write_problem_file(cnn, arguments[2]);
+        return 0;
+    }
     run r = { .cnn = cnn };
     for (int i = 0; i < 2 + PEERS + HALF_PEERS; i++)
         r.at_one[i] = (double)NAN;
     gd_bench_own_path(r.self, sizeof r.self);
-    r.parameters = write_problem(cnn, r.problem, sizeof r.problem);
+    r.parameters = make_problem(cnn, r.problem, sizeof r.problem);
     fprintf(stderr, "%s: %lld parameters\n", cnn->suite, (long long)r.parameters);
     for (int threads = 1; threads <= MOST_THREADS; threads++)
         compare(&r, threads);

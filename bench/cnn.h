@@ -20,7 +20,8 @@ typedef struct gd_bench_cnn {
     double seconds;       /* of timing, for each side */
 } gd_bench_cnn;
 
-/* The whole program: returns what main() returns. */
+/* The whole program: returns what main() returns. "--problem FILE" writes what the sides read; a mode
+ * (gd_bench_parse_way), a number of threads and that file: one side of ours. */
 int gd_bench_cnn_run(const gd_bench_cnn *cnn, int argument_count, char **arguments);
 
 #endif

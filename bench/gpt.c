@@ -67,9 +67,9 @@ static int64_t token(const gd_bench_gpt *g, int64_t i)
     return (i * 7919 + i / 5 * 31) % g->vocabulary;
 }
 
-static void open_model(trainee *t, const gd_bench_gpt *g, const char *weights)
+static void open_model(trainee *t, const gd_bench_gpt *g, gd_context *context, const char *weights)
 {
-    t->context = gd_open("cpu", .threads = THREADS);
+    t->context = context;
     t->model = weights
                    ? gd_language_model_load(t->context, weights)
                    : gd_language_model_create(t->context, .vocabulary = g->vocabulary,
@@ -81,7 +81,7 @@ static void open_model(trainee *t, const gd_bench_gpt *g, const char *weights)
 static void open_trainee(trainee *t, const gd_bench_gpt *g, gd_bench_way way, const char *weights)
 {
     t->dtype = way.dtype;
-    open_model(t, g, weights);
+    open_model(t, g, gd_bench_open(THREADS), weights);
     t->optimizer = gd_adamw(gd_language_model_module(t->model), .lr = learning_rate);
     t->train = gd_compile(t->context, step, t, .mode = way.mode);
     int64_t count = g->batch * g->time, *x = malloc(sizeof *x * (size_t)(count + 1));
@@ -147,7 +147,7 @@ static double token_bytes(const gd_bench_gpt *g)
 static void side_generate(const gd_bench_gpt *g, const char *weights)
 {
     trainee t = { 0 };
-    open_model(&t, g, weights);
+    open_model(&t, g, gd_open("cpu", .threads = THREADS), weights);
     talker talk = { g, gd_generator_create(t.model) };
     CHECK(talk.generator);
     const float *logits = begin(&talk);
@@ -300,17 +300,13 @@ static void compare_generation(run *r)
 }
 
 /* The weights all sides begin with. */
-static void write_weights(run *r)
+static void write_weights(const gd_bench_gpt *g, const char *path)
 {
-    const char *folder = getenv("TMPDIR");
-    snprintf(r->weights, sizeof r->weights, "%s/bench_%s_%d.safetensors", folder ? folder : "/tmp",
-             r->gpt->suite, (int)getpid());
     trainee t = { 0 };
-    open_model(&t, r->gpt, NULL);
-    CHECK(gd_language_model_save(t.model, r->weights, 0, NULL) == GD_OK);
+    open_model(&t, g, gd_open("cpu", .threads = THREADS), NULL);
+    CHECK(gd_language_model_save(t.model, path, 0, NULL) == GD_OK);
     gd_module *m = gd_language_model_module(t.model);
-    fprintf(stderr, "%s: %lld parameters\n", r->gpt->suite,
-            (long long)gd_module_parameter_count(m));
+    fprintf(stderr, "%s: %lld parameters\n", g->suite, (long long)gd_module_parameter_count(m));
     gd_close(t.context);
 }
 
@@ -319,13 +315,18 @@ int gd_bench_gpt_run(const gd_bench_gpt *g, int count, char **arguments)
     if (count == 3) {
         if (strcmp(arguments[1], "--generate") == 0)
             side_generate(g, arguments[2]);
+        else if (strcmp(arguments[1], "--problem") == 0)
+            write_weights(g, arguments[2]);
         else
             side_train(g, gd_bench_parse_way(arguments[1]), arguments[2]);
         return 0;
     }
     run r = { .gpt = g };
     gd_bench_own_path(r.self, sizeof r.self);
-    write_weights(&r);
+    const char *folder = getenv("TMPDIR");
+    snprintf(r.weights, sizeof r.weights, "%s/bench_%s_%d.safetensors", folder ? folder : "/tmp",
+             g->suite, (int)getpid());
+    write_weights(g, r.weights);
     compare_training(&r);
     if (g->generates)
         compare_generation(&r);

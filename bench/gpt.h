@@ -14,7 +14,8 @@ typedef struct gd_bench_gpt {
     bool generates;      /* also measure a token at batch 1 */
 } gd_bench_gpt;
 
-/* The whole program: returns what main() returns. */
+/* The whole program: returns what main() returns. "--problem FILE" writes the weights all sides begin
+ * with; a mode (gd_bench_parse_way, or "--generate") and that file: one side of ours. */
 int gd_bench_gpt_run(const gd_bench_gpt *gpt, int argument_count, char **arguments);
 
 #endif

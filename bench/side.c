@@ -147,31 +147,106 @@ void gd_bench_print_profile(gd_function *function, int count, gd_tensor *const *
                 rows[i].op, rows[i].what);
 }
 
+/* ---- our side, which may train on a device ---- */
+
+static const char *device_name(void)
+{
+    const char *name = getenv("BENCH_DEVICE");
+    return name && *name ? name : "cpu";
+}
+
+gd_context *gd_bench_open(int threads)
+{
+    gd_context *context = gd_open(device_name(), .threads = threads);
+    if (!context)
+        gd_bench_die("%s: %s", device_name(), gd_error_message());
+    return context;
+}
+
+void gd_bench_source_path(char *path, size_t size, const char *name)
+{
+    const char *folder = getenv("BENCH_SOURCE");
+    snprintf(path, size, "%s/%s", folder && *folder ? folder : GD_SOURCE_DIR, name);
+}
+
 typedef struct training {
+    gd_context *context;
     gd_function *train;
     gd_tensor *const *in;
+    int steps; /* of a run, which ends in a wait */
 } training;
 
-static void run_step(void *user)
+/* The loss is not read: that would wait for each step. */
+static void run_steps(void *user)
 {
     training *t = user;
-    if (!gd_call(t->train, 2, t->in))
+    for (int i = 0; i < t->steps; i++) {
+        gd_scope_begin(t->context);
+        if (!gd_call(t->train, 2, t->in) || gd_scope_end(t->context) != GD_OK)
+            gd_bench_die("%s", gd_error_message());
+    }
+    if (gd_synchronize(t->context) != GD_OK)
         gd_bench_die("%s", gd_error_message());
+}
+
+/* On the host's memory as many steps as the bench says; on a device as many as take 50 ms. */
+static void choose_steps(training *t, int chunk)
+{
+    enum { FIRST = 3, MOST = 5000 };
+    t->steps = chunk;
+    if (gd_context_has_host_memory(t->context))
+        return;
+    t->steps = FIRST;
+    run_steps(t); /* where the plan becomes a graph of the device */
+    const double begin = gd_bench_now(0);
+    run_steps(t);
+    const double step = (gd_bench_now(0) - begin) / FIRST;
+    t->steps = (int)fmin(fmax(0.05 / step, 1), MOST);
+}
+
+/* Other sides use the device: the time of this one begins once the program that started it says so. */
+static void await_turn(void)
+{
+    if (!getenv("BENCH_WAIT"))
+        return;
+    printf("ready\n");
+    fflush(stdout);
+    if (getchar() == EOF)
+        gd_bench_die("nobody wants the time of this side");
+}
+
+static gd_bench_timing time_steps(training *t, int chunk, int threads, double seconds)
+{
+    const char *text = getenv("BENCH_SECONDS");
+    if (text && atof(text) <= 0)
+        return (gd_bench_timing){ NAN, NAN };
+    await_turn();
+    choose_steps(t, chunk);
+    if (!gd_context_has_host_memory(t->context))
+        threads = 0; /* processor time says nothing of a device */
+    gd_bench_timing time = gd_bench_time(run_steps, t, 1, threads, text ? atof(text) : seconds);
+    time.seconds /= t->steps;
+    return time;
 }
 
 void gd_bench_train_side(gd_function *train, gd_tensor *const in[2], int chunk, int threads,
                          double seconds, double resident_before)
 {
-    training t = { train, in };
+    training t = { .context = gd_tensor_context(in[0]), .train = train, .in = in };
     double losses[GD_BENCH_CHECKED];
-    for (int i = 0; i < GD_BENCH_CHECKED; i++)
+    for (int i = 0; i < GD_BENCH_CHECKED; i++) {
+        gd_scope_begin(t.context);
         losses[i] = gd_item(gd_call(train, 2, in));
-    gd_bench_timing step = gd_bench_time(run_step, &t, chunk, threads, seconds);
+        if (gd_scope_end(t.context) != GD_OK || gd_error_code() != GD_OK)
+            gd_bench_die("%s", gd_error_message());
+    }
+    gd_bench_timing step = time_steps(&t, chunk, threads, seconds);
     printf("spread %.4g\nstep ours %.9g", step.spread, step.seconds);
     for (int i = 0; i < GD_BENCH_CHECKED; i++)
         printf(" %.17g", losses[i]);
     printf("\n");
     gd_bench_print_memory(resident_before);
+    fflush(stdout); /* a profile may take long */
     gd_bench_print_profile(train, 2, in);
 }
 

@@ -47,8 +47,22 @@ void gd_bench_print_memory(double before);
  * BENCH_PROFILE is set. */
 void gd_bench_print_profile(gd_function *function, int count, gd_tensor *const *inputs);
 
+/* ---- our side, which may train on a device ----
+ *
+ * Variables that tools/gpu_models.py sets:
+ *   BENCH_DEVICE   where our side trains, "cuda:0"; not set: "cpu"
+ *   BENCH_SECONDS  how long a step is timed; 0: no longer than the losses of the first steps take
+ *   BENCH_WAIT     print "ready" after these steps, and time only once a line comes on stdin
+ *   BENCH_SOURCE   the folder of the sources; not set: where this was compiled */
+
+/* The device of our side: a context, or the end of the program. */
+gd_context *gd_bench_open(int threads);
+/* A file or a folder of the sources. */
+void gd_bench_source_path(char *path, size_t size, const char *name);
+
 /* Our side of a training step of (x, y): prints the losses of the first GD_BENCH_CHECKED steps, the
- * time of a step and this process's memory. */
+ * time of a step and this process's memory. On a device it is the time of day, and of so many steps
+ * that the wait for the last of them does not count. */
 #define GD_BENCH_CHECKED 4
 void gd_bench_train_side(gd_function *train, gd_tensor *const in[2], int chunk, int threads,
                          double seconds, double resident_before);

@@ -228,6 +228,60 @@ static void every_order_of_threads_gives_the_same_bits(void **state)
     }
 }
 
+/* How many of some orders give the CPU's bits, with barriers as the stand-in then has them. */
+static int orders_with_the_cpus_bits(const model *m, int orders)
+{
+    outcome expected, out;
+    int count = 0;
+    gd_context *cpu = gd_open("cpu");
+    train(cpu, *m, &expected, NULL);
+    gd_close(cpu);
+    for (int i = 0; i < orders; i++) {
+        fake->seed = (uint64_t)(i + 1) * 104729;
+        gd_context *gd = open_device("cuda", "always");
+        train(gd, *m, &out, NULL);
+        count += memcmp(&out, &expected, sizeof out) == 0;
+        gd_close(gd);
+    }
+    return count;
+}
+
+/* Work-groups of one kernel share a step's groups, and must wait for one another. */
+static void a_missing_barrier_is_found(void **state)
+{
+    (void)state;
+    enum { ORDERS = 4 };
+    if (!fake)
+        return;
+    const model *neuron = &models[1], *mnist = &models[3];
+    assert_int_equal(orders_with_the_cpus_bits(mnist, ORDERS), ORDERS);
+    fake->forgets_clusters = true;
+    assert_true(orders_with_the_cpus_bits(mnist, ORDERS) < ORDERS);
+    fake->forgets_clusters = false;
+    assert_int_equal(orders_with_the_cpus_bits(neuron, ORDERS), ORDERS);
+    fake->forgets_barriers = true;
+    assert_true(orders_with_the_cpus_bits(neuron, ORDERS) < ORDERS);
+    fake->forgets_barriers = false;
+}
+
+/* Before sm_90 there are no clusters: one work-group does all. */
+static void older_devices_have_one_work_group(void **state)
+{
+    (void)state;
+    if (!fake)
+        return;
+    const int own = fake->architecture;
+    fake->architecture = 80;
+    gd_context *gd = open_device("cuda", "always");
+    assert_int_equal(gpu_of(gd)->plan_blocks, 1);
+    gd_close(gd);
+    assert_int_equal(orders_with_the_cpus_bits(&models[3], 1), 1);
+    fake->architecture = own;
+    gd = open_device("cuda", "always");
+    assert_int_equal(gpu_of(gd)->plan_blocks, 8);
+    gd_close(gd);
+}
+
 /* ---- which plans are one kernel ---- */
 
 static gd_tensor *chain(void *user, int count, gd_tensor *const *in)
@@ -288,7 +342,7 @@ static gd_tensor *multiply(void *user, int count, gd_tensor *const *in)
     return gd_relu_grad(gd_tanh(gd_matmul(in[0], in[0])), in[0]);
 }
 
-/* By itself: what one multiprocessor would do for longer than launches take is none. */
+/* By itself: what few multiprocessors would do for longer than launches take is none. */
 static void large_plans_are_kernels(void **state)
 {
     (void)state;
@@ -296,11 +350,11 @@ static void large_plans_are_kernels(void **state)
     if (!fake)
         return;
     gd_context *gd = open_device("cuda", "");
-    gd_tensor *in = gd_ones(gd, GD_SHAPE(100, 100), GD_F32);
+    gd_tensor *in = gd_ones(gd, GD_SHAPE(400, 400), GD_F32);
     gd_function *f = gd_compile(gd, multiply, NULL);
     assert_non_null(gd_call(f, 1, &in));
     assert_true(gd_plan_format(f, text, sizeof text) < sizeof text);
-    assert_non_null(strstr(text, "one work-group would do 20"));
+    assert_non_null(strstr(text, "as one kernel they would take "));
     assert_int_equal(gpu_of(gd)->one_kernels, 0);
     gd_function_release(f);
     gd_close(gd);
@@ -371,11 +425,22 @@ static void the_program_is_kept(void **state)
     assert_int_equal(system(command), 0);
 }
 
-/* ---- operands in more blocks of memory than a kernel is given ---- */
+/* ---- operands in more blocks of memory than a kernel is given, or in other places than before ---- */
 
 enum { MOST_CALLS = 6, ELEMENTS = 5 };
 
-/* Calls of neg, each operand in a block of its own; whether they were one kernel. */
+/* Runs the calls; how many kernels they were. */
+static uint64_t run_negations(gd_context *gd, const gd_kernel_call *const *calls, int count,
+                              gd_replay **replay)
+{
+    const uint64_t before = gpu_of(gd)->launched;
+    assert_int_equal(gd->device->backend->run_calls(gd->device, calls, (size_t)count, replay),
+                     GD_OK);
+    return gpu_of(gd)->launched - before;
+}
+
+/* Calls of neg, each operand in a block of its own; whether they were one kernel. Then the second has the
+ * first's result for its operand, and is no step that could run at the same time. */
 static bool negate_in_blocks(gd_context *gd, int count)
 {
     gd_device *device = gd->device;
@@ -404,11 +469,22 @@ static bool negate_in_blocks(gd_context *gd, int count)
         calls[i].prepared = prepared[i];
         told_calls[i] = &calls[i];
     }
-    assert_int_equal(backend->run_calls(device, told_calls, (size_t)count, &replay), GD_OK);
+    (void)run_negations(gd, told_calls, count, &replay);
     for (int i = 0; i < count; i++) {
         assert_int_equal(backend->memory_read(device, got, calls[i].out.data, sizeof got), GD_OK);
         for (int k = 0; k < ELEMENTS; k++)
             assert_true(got[k] == -(float)(i * ELEMENTS + k));
+    }
+    const bool was_one = gpu_of(gd)->one_kernels > before;
+    if (count > 1) {
+        void *own = in[1].data;
+        in[1].data = calls[0].out.data;
+        assert_int_equal(run_negations(gd, told_calls, count, &replay), count);
+        assert_int_equal(backend->memory_read(device, got, calls[1].out.data, sizeof got), GD_OK);
+        for (int k = 0; k < ELEMENTS; k++)
+            assert_true(got[k] == (float)k);
+        in[1].data = own;
+        assert_int_equal(run_negations(gd, told_calls, count, &replay), was_one ? 1 : count);
     }
     backend->replay_free(device, replay);
     for (int i = 0; i < count; i++) {
@@ -416,7 +492,7 @@ static bool negate_in_blocks(gd_context *gd, int count)
         backend->memory_free(device, calls[i].out.data, 4096);
         free(prepared[i]);
     }
-    return gpu_of(gd)->one_kernels > before;
+    return was_one;
 }
 
 static void operands_in_many_blocks_are_no_one_kernels(void **state)
@@ -427,7 +503,8 @@ static void operands_in_many_blocks_are_no_one_kernels(void **state)
         assert_false(negate_in_blocks(gd, 1));
         assert_true(negate_in_blocks(gd, 2));
         assert_true(negate_in_blocks(gd, 4));
-        assert_false(negate_in_blocks(gd, 6));
+        /* CUDA's kernels are given addresses */
+        assert_int_equal(negate_in_blocks(gd, 6), strcmp(devices[d], "cuda") == 0);
         gd_close(gd);
     }
 }
@@ -437,6 +514,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_step_is_one_launch_with_the_cpus_bits),
         cmocka_unit_test(every_order_of_threads_gives_the_same_bits),
+        cmocka_unit_test(a_missing_barrier_is_found),
+        cmocka_unit_test(older_devices_have_one_work_group),
         cmocka_unit_test(plans_say_what_they_are),
         cmocka_unit_test(large_plans_are_kernels),
         cmocka_unit_test(an_index_out_of_range_is_told),

@@ -126,8 +126,7 @@ static void ops_without_a_kernel_are_known(void **state)
         for (int d = 0; d < 5; d++) {
             const op_row *row = op_rows[r];
             const bool is_elementwise = row->id < GD_OP_ELEMENTWISE_COUNT;
-            if (device_row_is_asked_for(r) && row->case_count > 0 &&
-                op_row_takes(row, dtypes[d]) &&
+            if (device_row_is_asked_for(r) && row->case_count > 0 && op_row_takes(row, dtypes[d]) &&
                 (!is_elementwise || (r + d) % 8 == 0 || is_without_kernel(row, dtypes[d])))
                 expect_kernel(row, dtypes[d]);
         }

@@ -7,108 +7,27 @@ compare, or "token" with the first logits. Where PyTorch has several good ways t
 token eagerly with a cache that grows (cat) or has its full length from the start (static), compiled with the latter. Exit status 3:
 there is no PyTorch.
 """
-import json
 import sys
 
 import torch_peer
 import torch
 import torch.nn.functional as F
 
-import numpy as np
 import problem
+from gpt_models import GPT, LONGEST, batch_of, number, read_weights
 
 NAME, WEIGHTS = sys.argv[1], sys.argv[2]
 MODE, precision = torch_peer.precision(NAME)
 THREADS, SECONDS, HEADS, BATCH, TIME, PROMPT = int(sys.argv[3]), float(sys.argv[4]), *map(int, sys.argv[5:9])
-LONGEST = 128  # a sequence starts anew at this length
-
-
-def read_weights(path):
-    raw = np.memmap(path, np.uint8, "r")
-    size = int(raw[:8].view(np.uint64)[0])
-    header = json.loads(bytes(raw[8 : 8 + size]))
-    out = {}
-    for name, info in header.items():
-        if name != "__metadata__":
-            begin, end = info["data_offsets"]
-            data = np.frombuffer(raw[8 + size + begin : 8 + size + end].tobytes(), np.float32)
-            out[name.removeprefix("transformer.")] = torch.from_numpy(data.reshape(info["shape"]).copy())
-    return out
-
-
-class Block(torch.nn.Module):
-    def __init__(self, w, prefix):
-        super().__init__()
-        width = w[prefix + "ln_1.weight"].numel()
-        self.norms = torch.nn.ModuleList(torch.nn.LayerNorm(width) for _ in range(2))
-        names = ["attn.c_attn", "attn.c_proj", "mlp.c_fc", "mlp.c_proj"]
-        self.dense = torch.nn.ModuleList(torch.nn.Linear(*w[prefix + n + ".weight"].shape) for n in names)
-        with torch.no_grad():
-            for layer, name in zip(self.norms, ["ln_1", "ln_2"]):
-                layer.weight.copy_(w[prefix + name + ".weight"])
-                layer.bias.copy_(w[prefix + name + ".bias"])
-            for layer, name in zip(self.dense, names):
-                layer.weight.copy_(w[prefix + name + ".weight"].T)
-                layer.bias.copy_(w[prefix + name + ".bias"])
-
-    def forward(self, x, past=None, at=None, mask=None):
-        """`past`: keys and values of the tokens before. A list grows by these; of a pair of tensors [1, HEADS, LONGEST, n],
-        the places `at` are written, and `mask` tells which are to be seen."""
-        b, t, c = x.shape
-        q, k, v = self.dense[0](self.norms[0](x)).split(c, dim=2)
-        q, k, v = (a.view(b, t, HEADS, c // HEADS).transpose(1, 2) for a in (q, k, v))
-        if isinstance(past, list):
-            if past:
-                k, v = torch.cat([past[0], k], 2), torch.cat([past[1], v], 2)
-            past[:] = [k, v]
-        elif past is not None:
-            k, v = past[0].index_copy_(2, at, k), past[1].index_copy_(2, at, v)
-        y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=mask is None and t > 1)
-        x = x + self.dense[1](y.transpose(1, 2).reshape(b, t, c))
-        return x + self.dense[3](F.gelu(self.dense[2](self.norms[1](x)), approximate="tanh"))
-
-
-class GPT(torch.nn.Module):
-    def __init__(self, w):
-        super().__init__()
-        layers = sum(name.endswith("ln_1.weight") for name in w)
-        self.wte = torch.nn.Parameter(w["wte.weight"].clone())
-        self.wpe = torch.nn.Parameter(w["wpe.weight"].clone())
-        self.blocks = torch.nn.ModuleList(Block(w, f"h.{i}.") for i in range(layers))
-        self.norm = torch.nn.LayerNorm(self.wte.shape[1])
-        with torch.no_grad():
-            self.norm.weight.copy_(w["ln_f.weight"])
-            self.norm.bias.copy_(w["ln_f.bias"])
-
-    def forward(self, tokens, pasts=None, start=0):
-        x = self.wte[tokens] + self.wpe[start : start + tokens.shape[1]]
-        for i, block in enumerate(self.blocks):
-            x = block(x, pasts[i] if pasts is not None else None)
-        if pasts is not None:
-            x = x[:, -1:]
-        return self.norm(x) @ self.wte.T
-
-    def static(self, tokens, caches, at):
-        """The tokens at the places `at`, with caches of the full length."""
-        mask = torch.arange(LONGEST) <= at[:, None]
-        x = self.wte[tokens] + self.wpe[at]
-        for block, cache in zip(self.blocks, caches):
-            x = block(x, cache, at, mask)
-        return self.norm(x[:, -1:]) @ self.wte.T
-
-
-def number(i, vocabulary):
-    return (i * 7919 + i // 5 * 31) % vocabulary
 
 
 # ---- training ----
 
 
 def make_step(weights, options=None, **optimizer_options):
-    model = GPT(weights)
+    model = GPT(weights, HEADS)
     vocabulary = model.wte.shape[0]
-    numbers = torch.tensor([number(i, vocabulary) for i in range(BATCH * TIME + 1)])
-    x, y = numbers[:-1].reshape(BATCH, TIME), numbers[1:]
+    x, y = batch_of(vocabulary, BATCH, TIME)
 
     def loss_of():
         with precision():
@@ -123,7 +42,7 @@ def make_step(weights, options=None, **optimizer_options):
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
         optimizer.step()
-        return loss.item()
+        return loss.detach()
 
     return step
 
@@ -177,7 +96,7 @@ def static(model, vocabulary, options=None):
 
 
 def generate(weights):
-    model = GPT(weights).eval()
+    model = GPT(weights, HEADS).eval()
     with torch.inference_mode() if MODE == "generate" else torch.no_grad():
         print_token(model)
 

@@ -82,6 +82,9 @@ typedef struct gd_device_limits {
     int32_t group_distance, row_group_distance;
     /* run_together: bytes of a result, and of what waits in the plan's memory for a batch. */
     size_t together_result, together_waiting;
+    /* A plan whose values are so many bytes at most has each in memory of its own: ops that need not
+     * wait for one another do not wait for their memory either. */
+    size_t apart_bytes;
 } gd_device_limits;
 
 /* A place in a device's memory as other libraries name it: DLPack's type of device and the number of

@@ -72,6 +72,7 @@ typedef enum gd_dialect {
     GD_DIALECT_CUDA,
     GD_DIALECT_OPENCL_STEPS, /* kernels become functions of one: device/steps.txt */
     GD_DIALECT_CUDA_STEPS,
+    GD_DIALECT_CUDA_CLUSTER, /* of several work-groups: device/cluster.txt */
     GD_DIALECT_COUNT
 } gd_dialect;
 

@@ -79,10 +79,11 @@ static void add_instance(gd_text_buffer *out, const char *text, size_t length, c
 }
 
 /* The sections of what a dialect defines itself: the first that defines a word counts. */
-static const char own_sections[GD_DIALECT_COUNT][3] = { [GD_DIALECT_OPENCL] = "O",
+static const char own_sections[GD_DIALECT_COUNT][4] = { [GD_DIALECT_OPENCL] = "O",
                                                         [GD_DIALECT_CUDA] = "C",
                                                         [GD_DIALECT_OPENCL_STEPS] = "PO",
-                                                        [GD_DIALECT_CUDA_STEPS] = "PC" };
+                                                        [GD_DIALECT_CUDA_STEPS] = "PC",
+                                                        [GD_DIALECT_CUDA_CLUSTER] = "QPC" };
 
 static bool is_own_section(char section)
 {

@@ -82,9 +82,9 @@ static size_t most_alive(const gd_plan_buffer *buffers, size_t count, size_t ste
 }
 
 /* One buffer for each memory; an op that takes over another's extends that. owner[i]: the number of
- * the buffer that root i uses. */
+ * the buffer that root i uses. is_apart: each value has one, from the first step to the last. */
 static size_t make_buffers(const gd_ir *ir, const int32_t *last_use, int32_t *owner, bool *is_taken,
-                           gd_plan_buffer *buffers)
+                           bool is_apart, gd_plan_buffer *buffers)
 {
     size_t n = 0;
     int32_t end = (int32_t)ir->count - 1;
@@ -93,19 +93,19 @@ static size_t make_buffers(const gd_ir *ir, const int32_t *last_use, int32_t *ow
         owner[i] = -1;
         if (!gd_ir_needs_memory(v))
             continue;
-        int32_t from = taken_over(ir, last_use, is_taken, i);
+        int32_t from = is_apart ? -1 : taken_over(ir, last_use, is_taken, i);
         if (from >= 0) {
             is_taken[from] = true;
             owner[i] = owner[from];
             buffers[owner[i]].last = last_use[i];
             continue;
         }
-        bool forever = v->is_output || v->is_constant;
+        bool forever = v->is_output || v->is_constant || is_apart;
         owner[i] = (int32_t)n;
         buffers[n++] = (gd_plan_buffer){ .bytes = gd_memory_bytes(ir, &v->layout),
-                                         .first = v->is_constant      ? 0
-                                                  : gd_ir_is_extra(v) ? v->in[0]
-                                                                      : (int32_t)i,
+                                         .first = v->is_constant || is_apart ? 0
+                                                  : gd_ir_is_extra(v)        ? v->in[0]
+                                                                             : (int32_t)i,
                                          .last = forever ? end : last_use[i],
                                          .value = (int32_t)i };
     }
@@ -189,6 +189,16 @@ typedef struct buffers_of {
     size_t most; /* bytes alive at any step */
 } buffers_of;
 
+/* Whether the device has each value of a program as small as this in memory of its own. */
+static bool is_to_be_apart(const gd_ir *ir)
+{
+    size_t bytes = 0;
+    for (size_t i = 0; i < ir->count; i++)
+        if (gd_ir_needs_memory(&ir->values[i]))
+            bytes += gd_memory_bytes(ir, &ir->values[i].layout);
+    return bytes <= ir->context->device->limits.apart_bytes;
+}
+
 static gd_status find_buffers(buffers_of *b, const gd_ir *ir, gd_arena *scratch, size_t *each_step)
 {
     const size_t count = ir->count + 1;
@@ -200,8 +210,10 @@ static gd_status find_buffers(buffers_of *b, const gd_ir *ir, gd_arena *scratch,
     if (!last_use || !change || !is_taken || !b->owner || !b->buffers)
         return GD_ERR_MEMORY;
     gd_ir_find_last_uses(ir, last_use);
-    b->n = make_buffers(ir, last_use, b->owner, is_taken, b->buffers);
+    b->n = make_buffers(ir, last_use, b->owner, is_taken, false, b->buffers);
     b->most = most_alive(b->buffers, b->n, ir->count, change, each_step);
+    if (!each_step && is_to_be_apart(ir))
+        b->n = make_buffers(ir, last_use, b->owner, is_taken, true, b->buffers);
     return GD_OK;
 }
 

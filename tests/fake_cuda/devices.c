@@ -182,7 +182,8 @@ int cuDeviceGetAttribute(int *value, int attribute, CUdevice device)
     *value =
         attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR   ? fake_machine.architecture / 10
         : attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR ? fake_machine.architecture % 10
-                                                                    : 4;
+        : attribute == CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH ? fake_machine.architecture >= 90
+                                                          : 4;
     return fake_end(fake_begin_without_context());
 }
 

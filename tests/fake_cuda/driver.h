@@ -39,6 +39,7 @@ struct CUmod_st {
     void *library;
     struct index3 *thread, *block, *block_size, *grid;
     bool has_barriers;
+    int cluster; /* blocks of one */
     char *shared, *shared_end;
     CUfunction functions;
 };
@@ -112,6 +113,7 @@ void fake_finish_all(void);
 /* Of what no capture may contain: the error, where there is a capture. */
 int fake_spoils_captures(void);
 void fake_barrier_of_kernel(void);
+void fake_cluster_barrier_of_kernel(void);
 void fake_drop_memory(void);
 
 /* ---- programs.c ---- */

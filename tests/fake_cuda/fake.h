@@ -9,7 +9,8 @@
  *    page-locked memory read it then.
  *  - Kernels are the text that NVRTC is given, compiled by the host's C++ compiler ($CXX, else c++;
  *    $FAKE_CUDA_FLAGS are added). Blocks, and a block's threads between two barriers, run in orders
- *    drawn from the seed; __shared__ memory is garbage when a block begins.
+ *    drawn from the seed; __shared__ memory is garbage when a block begins. The blocks of a cluster run
+ *    at the same time, each between two barriers in turns drawn from the seed.
  *  - Products are sums in f64, rounded once, so other bits than the engine's; with orders_differ they are
  *    of f32. What is said of matrices, of their alignment and of the workspace is held against the
  *    memory there is.
@@ -17,7 +18,7 @@
  *
  * With $FAKE_CUDA_TEXTS, a folder, texts of kernels are only written there; the kernels do nothing.
  *
- * What it cannot tell: speed, races between blocks, how NVIDIA's own code differs from what is
+ * What it cannot tell: speed, races between blocks that are no cluster's, how NVIDIA's own code differs from what is
  * documented. */
 #ifndef GD_TESTS_FAKE_CUDA_H
 #define GD_TESTS_FAKE_CUDA_H
@@ -37,6 +38,8 @@ typedef struct fake_cuda {
     int fail_with;
     int lost; /* that error */
 
+    bool forgets_barriers; /* of a block: its threads go on */
+    bool forgets_clusters; /* a barrier of a cluster is one of each block by itself */
     bool refuses_products; /* cuBLASLt knows no algorithm */
     bool orders_differ;    /* each of its algorithms sums in f32, in an order of its own */
 

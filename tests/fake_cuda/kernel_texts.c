@@ -90,22 +90,25 @@ static bool make_products(void)
     return ok;
 }
 
-int main(void)
+/* With an argument: the steps of training alone. */
+int main(int count, char **arguments)
 {
+    (void)arguments;
     setenv("GRADUS_ONE_KERNEL", "always", 1);
     gd_context *gd = gd_open("cuda:0", .threads = 1);
     if (!gd) {
         fprintf(stderr, "kernel_texts: %s\n", gd_error_message());
         return 1;
     }
-    for (int r = 0; r < op_row_count; r++) {
+    for (int r = 0; count == 1 && r < op_row_count; r++) {
         numbers n = numbers_of(op_rows[r], 3);
         for (int dtype = 0; dtype < GD_DTYPE_COUNT; dtype++)
             for (int c = 0; c < op_rows[r]->case_count; c++)
                 for (int a = 0; a < LAYOUT_COUNT && op_row_takes(op_rows[r], (gd_dtype)dtype); a++)
                     make(gd, op_rows[r], c, (gd_dtype)dtype, a, &n);
     }
-    device_many_and_long(gd);
+    if (count == 1)
+        device_many_and_long(gd);
     bool ok = true;
     for (int i = 0; i < 4; i++) {
         gd_scope_begin(gd);

@@ -100,6 +100,8 @@ static void name_kernels(FILE *out, const char *text)
     }
     fprintf(out, "\nextern \"C\" const int fake_has_barriers;\nconst int fake_has_barriers = %d;\n",
             strstr(text, "__syncthreads") != NULL);
+    fprintf(out, "\nextern \"C\" const int fake_cluster;\nconst int fake_cluster = %s;\n",
+            strstr(text, "__cluster_dims__(PLAN_BLOCKS") ? "PLAN_BLOCKS" : "1");
 }
 
 /* What real NVRTC needs to round as IEEE 754 says: the engine must have asked for it. */

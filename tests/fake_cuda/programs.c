@@ -171,7 +171,9 @@ static CUmodule make_module(void *library)
     m->block_size = dlsym(library, "blockDim");
     m->grid = dlsym(library, "gridDim");
     m->has_barriers = *(const int *)dlsym(library, "fake_has_barriers");
+    m->cluster = *(const int *)dlsym(library, "fake_cluster");
     *(void (**)(void))dlsym(library, "fake_barrier") = fake_barrier_of_kernel;
+    *(void (**)(void))dlsym(library, "fake_cluster_barrier") = fake_cluster_barrier_of_kernel;
     void (*shared)(char **, char **);
     *(void **)&shared = dlsym(library, "fake_shared_memory");
     shared(&m->shared, &m->shared_end);
@@ -278,6 +280,10 @@ int cuLaunchKernel(CUfunction f, unsigned grid_x, unsigned grid_y, unsigned grid
         grid_y > 65535 || grid_z > 65535 || shared_bytes)
         fake_cuda_forbid("a launch of %u x %u x %u blocks of %u x %u x %u threads", grid_x, grid_y,
                          grid_z, block_x, block_y, block_z);
+    if (f->module->cluster > 1 &&
+        (fake_machine.architecture < 90 || grid_x % (unsigned)f->module->cluster))
+        fake_cuda_forbid("a launch of %u blocks in clusters of %d on sm_%d", grid_x,
+                         f->module->cluster, fake_machine.architecture);
     if (error)
         return fake_end(error);
     work *w = fake_new_work(KERNEL);

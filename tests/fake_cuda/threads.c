@@ -39,7 +39,12 @@ fake_order fake_draw_order(uint64_t n, uint64_t seed)
 
 /* ---- stacks ---- */
 
-enum { STACK = 256 << 10, MOST = 1024 };
+enum {
+    STACK = 256 << 10,
+    MOST_BLOCKS = 16,
+    MOST_OF_BLOCK = 1024,
+    MOST = MOST_BLOCKS * MOST_OF_BLOCK
+};
 
 #if defined(__x86_64__)
 /* Keeps the registers that a call keeps on the stack, whose end it stores, and goes on with another. */
@@ -83,63 +88,106 @@ static void prepare(place *p, char *stack, void (*entry)(void))
 }
 #endif
 
+/* Where a thread has stopped. */
+typedef enum stop { AT_BARRIER, AT_CLUSTER_BARRIER, AT_END } stop;
+static const char *const stops[] = { "wait for them at a barrier",
+                                     "wait at a barrier of the cluster", "have ended" };
+
 static char *stacks;
 static place places[MOST], scheduler;
-static bool has_ended[MOST];
-static unsigned current;
+static stop stopped[MOST];
+static unsigned current, of_block;
 static void (*run_body)(unsigned, void *);
 static void *run_argument;
 
+static void stop_at(stop where)
+{
+    stopped[current] = where;
+    go(&places[current], &scheduler);
+}
+
 static void begin(void)
 {
-    run_body(current, run_argument);
-    has_ended[current] = true;
-    place ended;
-    go(&ended, &scheduler);
+    run_body(current % of_block, run_argument);
+    stop_at(AT_END);
 }
 
 void fake_barrier(void)
 {
-    go(&places[current], &scheduler);
+    stop_at(AT_BARRIER);
 }
 
-/* All threads from barrier to barrier. */
-static void run_stretches(unsigned count, uint64_t seed)
+void fake_cluster_barrier(void)
 {
-    unsigned ended = 0;
-    for (uint64_t stretch = 0; ended < count; stretch++) {
-        const fake_order order = fake_draw_order(count, seed + stretch);
-        for (unsigned i = 0; i < count; i++) {
-            current = (unsigned)fake_in_order(&order, i);
-            go(&scheduler, &places[current]);
-            ended += has_ended[current];
-        }
-        if (ended && ended < count)
-            fake_cuda_forbid("%u threads of a block of %u have ended, the others wait for them at "
-                             "a barrier",
-                             ended, count);
-    }
+    stop_at(AT_CLUSTER_BARRIER);
 }
 
-void fake_run_threads(unsigned count, uint64_t seed, int barriers, void (*body)(unsigned, void *),
-                      void *argument)
+/* The threads of a block, each to where it stops: all at the same. */
+static stop run_stretch(unsigned block, uint64_t seed)
 {
-    if (count > MOST)
-        fake_cuda_forbid("a block of %u threads", count);
-    if (!barriers) {
-        const fake_order order = fake_draw_order(count, seed);
-        for (unsigned i = 0; i < count; i++)
-            body((unsigned)fake_in_order(&order, i), argument);
-        return;
+    const fake_order order = fake_draw_order(of_block, seed);
+    const unsigned first = block * of_block;
+    for (unsigned i = 0; i < of_block; i++) {
+        current = first + (unsigned)fake_in_order(&order, i);
+        go(&scheduler, &places[current]);
     }
+    for (unsigned i = 1; i < of_block; i++)
+        if (stopped[first + i] != stopped[first])
+            fake_cuda_forbid(
+                "threads 0 and %u of a block of %u have parted: the first %s, the other "
+                "%s",
+                i, of_block, stops[stopped[first]], stops[stopped[first + i]]);
+    return stopped[first];
+}
+
+/* The next block that can go on: as often as not the same. */
+static unsigned next_block(const stop *at, unsigned blocks, unsigned last, uint64_t draw)
+{
+    unsigned next = draw % 2 ? last : (unsigned)(draw / 2 % blocks);
+    while (at[next] != AT_BARRIER)
+        next = (next + 1) % blocks;
+    return next;
+}
+
+void fake_run_blocks(unsigned blocks, unsigned count, uint64_t seed,
+                     void (*enter)(unsigned, void *), void (*body)(unsigned, void *),
+                     void *argument)
+{
+    stop at[MOST_BLOCKS];
+    if (count > MOST_OF_BLOCK || blocks > MOST_BLOCKS)
+        fake_cuda_forbid("%u blocks of %u threads that wait for one another", blocks, count);
     if (!stacks)
         stacks = mmap(NULL, (size_t)STACK * MOST, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     run_body = body;
     run_argument = argument;
-    for (unsigned i = 0; i < count; i++) {
-        has_ended[i] = false;
+    of_block = count;
+    for (unsigned i = 0; i < blocks * count; i++)
         prepare(&places[i], stacks + (size_t)STACK * i, begin);
+    for (unsigned b = 0; b < blocks; b++)
+        at[b] = AT_BARRIER;
+    unsigned waiting = 0, ended = 0, block = 0;
+    for (uint64_t stretch = 0; ended < blocks; stretch++) {
+        block = next_block(at, blocks, block, fake_mix(seed + stretch));
+        enter(block, argument);
+        at[block] = run_stretch(block, seed + stretch);
+        waiting += at[block] == AT_CLUSTER_BARRIER;
+        ended += at[block] == AT_END;
+        if (waiting && waiting + ended == blocks) {
+            if (ended)
+                fake_cuda_forbid(
+                    "%u blocks of a cluster of %u have ended, the others wait for them", ended,
+                    blocks);
+            for (unsigned b = 0; b < blocks; b++)
+                at[b] = AT_BARRIER;
+            waiting = 0;
+        }
     }
-    run_stretches(count, seed);
+}
+
+void fake_run_threads(unsigned count, uint64_t seed, void (*body)(unsigned, void *), void *argument)
+{
+    const fake_order order = fake_draw_order(count, seed);
+    for (unsigned i = 0; i < count; i++)
+        body((unsigned)fake_in_order(&order, i), argument);
 }

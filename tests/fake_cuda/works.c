@@ -151,6 +151,10 @@ work *fake_new_work(work_kind kind)
 typedef struct running {
     const work *kernel;
     CUmodule module;
+    uint64_t first;   /* block of those that run together */
+    unsigned blocks;  /* so many */
+    char *shared;     /* what is in __shared__ memory of each of them, while another runs */
+    unsigned current; /* whose is there */
 } running;
 
 static void run_thread(unsigned number, void *argument)
@@ -167,8 +171,37 @@ static CUmodule barrier_module;
 void fake_barrier_of_kernel(void)
 {
     const struct index3 own = *barrier_module->thread;
+    if (fake_machine.forgets_barriers)
+        return;
     fake_barrier();
     *barrier_module->thread = own;
+}
+
+void fake_cluster_barrier_of_kernel(void)
+{
+    const struct index3 own = *barrier_module->thread;
+    if (fake_machine.forgets_clusters)
+        fake_barrier();
+    else
+        fake_cluster_barrier();
+    *barrier_module->thread = own;
+}
+
+/* blockIdx is one variable, and __shared__ memory is there once: a block gets its own. */
+static void enter_block(unsigned block, void *argument)
+{
+    running *r = argument;
+    const CUmodule m = r->module;
+    const struct index3 grid = r->kernel->grid;
+    const uint64_t b = r->first + block;
+    const size_t bytes = m->shared ? (size_t)(m->shared_end - m->shared) : 0;
+    *m->block = (struct index3){ (unsigned)(b % grid.x), (unsigned)(b / grid.x % grid.y),
+                                 (unsigned)(b / grid.x / grid.y) };
+    if (r->blocks == 1 || block == r->current || !bytes)
+        return;
+    memcpy(r->shared + r->current * bytes, m->shared, bytes);
+    memcpy(m->shared, r->shared + block * bytes, bytes);
+    r->current = block;
 }
 
 static void run_kernel(const work *w)
@@ -176,22 +209,30 @@ static void run_kernel(const work *w)
     CUmodule m = w->function->module;
     if (!m->library)
         return;
-    running r = { w, m };
-    const uint64_t grid = (uint64_t)w->grid.x * w->grid.y * w->grid.z;
-    const fake_order order = fake_draw_order(grid, fake_draw());
+    const unsigned blocks = (unsigned)m->cluster, threads = w->block.x * w->block.y * w->block.z;
+    const uint64_t grid = (uint64_t)w->grid.x * w->grid.y * w->grid.z, clusters = grid / blocks;
+    const fake_order order = fake_draw_order(clusters, fake_draw());
+    const size_t bytes = m->shared ? (size_t)(m->shared_end - m->shared) : 0;
+    running r = { .kernel = w, .module = m, .blocks = blocks };
+    r.shared = malloc(blocks * bytes + 1);
     *m->block_size = w->block;
     *m->grid = w->grid;
     barrier_module = m;
-    for (uint64_t i = 0; i < grid; i++) {
-        const uint64_t b = fake_in_order(&order, i);
-        *m->block =
-            (struct index3){ (unsigned)(b % w->grid.x), (unsigned)(b / w->grid.x % w->grid.y),
-                             (unsigned)(b / w->grid.x / w->grid.y) };
-        if (m->shared)
-            memset(m->shared, 0xA5, (size_t)(m->shared_end - m->shared));
-        fake_run_threads(w->block.x * w->block.y * w->block.z, fake_draw(), m->has_barriers,
-                         run_thread, &r);
+    for (uint64_t i = 0; i < clusters; i++) {
+        r.first = fake_in_order(&order, i) * blocks;
+        r.current = 0;
+        if (bytes) {
+            memset(m->shared, 0xA5, bytes);
+            memset(r.shared, 0xA5, blocks * bytes);
+        }
+        if (m->has_barriers || blocks > 1) {
+            fake_run_blocks(blocks, threads, fake_draw(), enter_block, run_thread, &r);
+        } else {
+            enter_block(0, &r);
+            fake_run_threads(threads, fake_draw(), run_thread, &r);
+        }
     }
+    free(r.shared);
 }
 
 static void run(const work *w)

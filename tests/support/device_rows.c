@@ -136,8 +136,8 @@ void device_gives_the_cpus_bits(gd_context *const contexts[2], int part)
         numbers n = numbers_of(op_rows[r], 3);
         for (int dtype = 0; dtype < GD_DTYPE_COUNT; dtype++)
             for (int c = 0; c < op_rows[r]->case_count; c++)
-                if (device_row_is_asked_for(r) &&
-                    op_row_takes(op_rows[r], (gd_dtype)dtype) && tries(r, c, dtype, part))
+                if (device_row_is_asked_for(r) && op_row_takes(op_rows[r], (gd_dtype)dtype) &&
+                    tries(r, c, dtype, part))
                     (void)device_row_gives_the_cpus_bits(contexts, op_rows[r],
                                                          &op_rows[r]->cases[c], (gd_dtype)dtype,
                                                          c + dtype, &n);

@@ -17,11 +17,12 @@ enum {
     MOST_DEVICES = 16,
     MOST_ARCHITECTURES = 64,
     ADDRESS_ALIGNMENT = 256,
-    PARAMETER_BYTES = 4096, /* of a kernel, on every device */
-    PLAN_ITEMS = 512,       /* of the group of a plan's one kernel */
-    /* By estimate: about 1.3 us lie between two kernels of a graph, and one multiprocessor does some 55
-     * operations a nanosecond in the kernel of products. */
-    PLAN_OPERATIONS = 70000,
+    PLAN_ITEMS = 512, /* of a work-group of a plan's one kernel: 128 registers for each */
+    PLAN_BLOCKS = 8,  /* of a cluster, on every device that has clusters */
+    /* By estimate: about 1.3 us lie between two kernels of a graph, and a small one takes as long; in
+     * cycles of 1.7 GHz. */
+    KERNEL_CYCLES = 4400,
+    APART_BYTES = 4 << 20, /* of a plan's values, a part of the second cache */
 };
 
 /* ---- errors ---- */
@@ -156,9 +157,12 @@ static gd_status describe(gd_gpu *gpu)
         length += snprintf(gpu->identity + length, sizeof gpu->identity - (size_t)length, "%s\n",
                            options[i]);
     gpu->alignment = ADDRESS_ALIGNMENT;
-    gpu->parameter_bytes = PARAMETER_BYTES;
+    gpu->parameter_bytes = GD_CUDA_PARAMETER_BYTES;
     gpu->place_bytes = sizeof(CUdeviceptr);
-    gpu->plan_operations = PLAN_OPERATIONS;
+    gpu->plan_items = PLAN_ITEMS;
+    gpu->plan_blocks = ask(c, CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH) ? PLAN_BLOCKS : 1;
+    gpu->kernel_cycles = KERNEL_CYCLES;
+    gpu->base.limits.apart_bytes = gpu->plan_blocks > 1 ? APART_BYTES : 0;
     return status;
 }
 

@@ -14,6 +14,7 @@
     }
 
 enum {
+    GD_CUDA_PARAMETER_BYTES = 4096, /* of a kernel, on every device */
     GD_CUDA_EVENTS = 256,
     GD_CUDA_CONVOLUTIONS = 256, /* whose plans a device keeps */
 };

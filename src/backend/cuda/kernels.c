@@ -157,7 +157,7 @@ gd_status gd_cuda_launch(gd_gpu *gpu, const gd_gpu_launch *launch)
 {
     const gd_cuda_device *c = gpu->own;
     const cuda_kernel *kernel = launch->kernel;
-    uint64_t packed[GD_GPU_PLACES + GD_GPU_NUMBERS];
+    uint64_t packed[GD_CUDA_PARAMETER_BYTES / sizeof(uint64_t)];
     size_t bytes = pack(launch, packed);
     void *extra[] = { CU_LAUNCH_PARAM_BUFFER_POINTER, packed, CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes,
                       CU_LAUNCH_PARAM_END };

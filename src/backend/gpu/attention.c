@@ -10,11 +10,12 @@
 #include "ops/attrs.h"
 
 enum {
-    QUERIES = 16,    /* that a group does, of 256 items */
-    KEYS = 16,       /* that a group of attention_grad_keys does, of 128 items */
+    QUERIES = 32,    /* that a group of attention_rows does, of 128 items */
+    PART = 64,       /* rows and columns that a group of the gradient makes, of 256 items */
     F64_ITEMS = 64,  /* each a query, or a key */
     OPERANDS = 3,    /* q, k, v */
     OF_GRADIENT = 2, /* more of the gradient: what the forward pass gave, and g */
+    WORKSPACE = 64 << 20, /* bytes for the gradient, unless a unit takes more */
 };
 
 typedef struct sizes {
@@ -77,9 +78,31 @@ static int64_t tile_of(int64_t queries)
     return tiles > 0 ? (queries + tiles - 1) / tiles : 1;
 }
 
+/* How the gradient is made: in `turns`, each of some units, of which there are `tiles` in an entry. */
+typedef struct turns {
+    int64_t turns, units, tiles, slot, pitch; /* of the workspace: rows for a unit, and their length */
+} turns;
+
+/* As many units in a turn as the workspace is to have room for, but one at least. */
+static turns turns_of(const sizes *s)
+{
+    turns t = { .tiles = gd_gpu_groups(s->tq, (int)tile_of(s->tq)),
+                .slot = gd_gpu_groups(tile_of(s->tq), PART) * PART,
+                .pitch = gd_gpu_groups(s->tk, PART) * PART };
+    const int64_t all = s->entries * t.tiles, bytes = 2 * t.slot * t.pitch * (int64_t)sizeof(float);
+    const int64_t most = bytes > 0 ? WORKSPACE / bytes : all;
+    t.units = all < 1 ? 1 : most < 1 ? 1 : most < all ? most : all;
+    t.turns = all > t.units ? (all + t.units - 1) / t.units : 1;
+    return t;
+}
+
 /* As attention_numbers has them. `extras`: the first operand behind those that all have. */
 static void add_numbers(const gd_kernel_call *call, const sizes *s, gd_gpu_step *step, int extras)
 {
+    const turns t = turns_of(s);
+    const int64_t of_turns[] = { 0, t.units, t.tiles, t.slot, t.pitch };
+    for (int i = 0; i < 5; i++)
+        gd_gpu_add_number(step, of_turns[i]);
     const gd_attention_attr *attr = call->attr;
     const gd_layout *q = call->in[0].layout, *k = call->in[1].layout, *v = call->in[2].layout;
     const gd_layout mask = mask_of(call, extras);
@@ -109,14 +132,13 @@ static void add_numbers(const gd_kernel_call *call, const sizes *s, gd_gpu_step 
     add_entries(step, g, NULL);
 }
 
-/* `width`: of the results. */
 static gd_gpu_step *add_kernel(const gd_kernel_call *call, gd_gpu_job *job, const char *name,
-                               int64_t groups, int items, int64_t width, int extras)
+                               int64_t groups, int items, int extras)
 {
     const gd_attention_attr *attr = call->attr;
     gd_gpu_step *step = gd_gpu_add_kernel(job, name, groups, items);
     step->is_uneven = true;
-    gd_gpu_define(step, "COLUMNS", "%d", width <= 32 ? 32 : 64);
+    gd_gpu_define(step, "DROPS", "%d", attr->dropout > 0);
     for (int i = 0; i < OPERANDS; i++)
         gd_gpu_add_place(step, i);
     for (int as = 0; as < 2; as++) /* numbers, flags */
@@ -146,9 +168,8 @@ bool gd_gpu_describe_attention(const gd_kernel_call *call, gd_gpu_job *job)
     if (groups == 0)
         return true;
     gd_gpu_step *step =
-        is_f64(call)
-            ? add_kernel(call, job, "attention_rows_f64", groups, F64_ITEMS, s.dv, OPERANDS)
-            : add_kernel(call, job, "attention_rows", groups, 256, s.dv, OPERANDS);
+        is_f64(call) ? add_kernel(call, job, "attention_rows_f64", groups, F64_ITEMS, OPERANDS)
+                     : add_kernel(call, job, "attention_rows", groups, 128, OPERANDS);
     gd_gpu_add_place(step, call->n);
     add_numbers(call, &s, step, OPERANDS);
     return true;
@@ -158,10 +179,9 @@ static void add_gradient(const gd_kernel_call *call, gd_gpu_job *job, const size
                          const char *name, int64_t groups, int items)
 {
     const int extras = OPERANDS + OF_GRADIENT;
-    const int64_t width = s->d > s->dv ? s->d : s->dv;
     if (groups == 0)
         return;
-    gd_gpu_step *step = add_kernel(call, job, name, groups, items, width, extras);
+    gd_gpu_step *step = add_kernel(call, job, name, groups, items, extras);
     gd_gpu_add_place(step, 3);
     gd_gpu_add_place(step, 4);
     gd_gpu_add_place(step, call->n);
@@ -169,21 +189,42 @@ static void add_gradient(const gd_kernel_call *call, gd_gpu_job *job, const size
     add_numbers(call, s, step, extras);
 }
 
+/* Entries of k and v that the units of a turn look at, at most. */
+static int64_t most_of_keys(const sizes *s, const turns *t)
+{
+    const int64_t of_one = s->of_keys > 0 ? s->entries / s->of_keys * t->tiles : 0;
+    const int64_t most = of_one > 0 ? (t->units + of_one - 2) / of_one + 1 : s->of_keys;
+    return most < s->of_keys ? most : s->of_keys;
+}
+
+static void add_gradient_f32(const gd_kernel_call *call, gd_gpu_job *job, const sizes *s)
+{
+    const turns t = turns_of(s);
+    const int64_t down = t.units * t.slot / PART, across = t.pitch / PART;
+    const int64_t d = gd_gpu_groups(s->d, PART), dv = gd_gpu_groups(s->dv, PART);
+    job->turns = t.turns;
+    job->workspace = (size_t)(2 * t.units * t.slot * t.pitch) * sizeof(float);
+    if (t.tiles > 0)
+        add_gradient(call, job, s, "attention_grad_scores", down * across, 256);
+    add_gradient(call, job, s, "attention_grad_sums",
+                 down * d + most_of_keys(s, &t) * across * (d + dv), 256);
+}
+
 bool gd_gpu_describe_attention_grad(const gd_kernel_call *call, gd_gpu_job *job)
 {
     const sizes s = sizes_of(call);
     if (!is_taken(call, &s))
         return false;
-    job->workspace = (size_t)(s.entries * s.tq + 1) * gd_dtype_size(call->out.layout->dtype);
-    if (is_f64(call)) {
-        add_gradient(call, job, &s, "attention_grad_rows_f64",
-                     gd_gpu_groups(s.entries * s.tq, F64_ITEMS), F64_ITEMS);
-        add_gradient(call, job, &s, "attention_grad_keys_f64",
-                     gd_gpu_groups(s.of_keys * s.tk, F64_ITEMS), F64_ITEMS);
+    if (s.entries == 0 && s.of_keys == 0)
+        return true;
+    if (!is_f64(call)) {
+        add_gradient_f32(call, job, &s);
         return true;
     }
-    add_gradient(call, job, &s, "attention_grad_rows", s.entries * gd_gpu_groups(s.tq, QUERIES),
-                 256);
-    add_gradient(call, job, &s, "attention_grad_keys", s.of_keys * gd_gpu_groups(s.tk, KEYS), 128);
+    job->workspace = (size_t)(s.entries * s.tq + 1) * sizeof(double);
+    add_gradient(call, job, &s, "attention_grad_rows_f64",
+                 gd_gpu_groups(s.entries * s.tq, F64_ITEMS), F64_ITEMS);
+    add_gradient(call, job, &s, "attention_grad_keys_f64",
+                 gd_gpu_groups(s.of_keys * s.tk, F64_ITEMS), F64_ITEMS);
     return true;
 }

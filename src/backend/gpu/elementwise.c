@@ -3,7 +3,10 @@
  *
  * A kernel's text depends on the program of the group, on dtypes, and on how indices are computed;
  * sizes and strides are arguments. So there are few kernels for each op, whatever the shapes: with
- * all operands in the order of the result, or with merged loops, whose rank is rounded up. */
+ * all operands in the order of the result, or with merged loops, whose rank is rounded up.
+ *
+ * In a plan's one kernel, whose items are few, an item does several elements, and reads all that they
+ * are made of before it writes the first. */
 #include "backend/gpu/gpu.h"
 
 #include <string.h>
@@ -22,6 +25,7 @@ typedef struct shape_of_kernel {
     int16_t rank;                    /* of the loops; 0: every operand is at the result's index */
     int16_t is_wide;                 /* indices need 64 bits */
     int16_t is_strided;              /* the result has strides */
+    int16_t elements;                /* of an item */
     int16_t dtype[GD_LOOP_OPERANDS]; /* of inputs, then of results */
     int16_t made[1 + GD_FUSED_MAX_EXTRA]; /* values that are results */
     key_instruction instruction[GD_FUSED_MAX_ELEMENTWISE];
@@ -29,7 +33,10 @@ typedef struct shape_of_kernel {
 
 _Static_assert(sizeof(shape_of_kernel) <= GD_GPU_KEY, "keys of groups");
 
-enum { ITEMS = 128 }; /* of a work-group */
+enum {
+    ITEMS = 128,       /* of a work-group */
+    MOST_ELEMENTS = 4, /* of an item */
+};
 
 /* ---- what a call is ---- */
 
@@ -165,7 +172,7 @@ static void add_numbers(const shape_of_kernel *shape, const gd_loops *l, int64_t
             gd_gpu_add_number(step, l->stride[k][a]);
 }
 
-bool gd_gpu_describe_elementwise(const gd_kernel_call *call, gd_gpu_job *job)
+static bool describe(const gd_kernel_call *call, int elements, gd_gpu_job *job)
 {
     gd_fused_attr group;
     gd_loops loops;
@@ -175,7 +182,8 @@ bool gd_gpu_describe_elementwise(const gd_kernel_call *call, gd_gpu_job *job)
     if (!group_of(call, &group) || !take_program(call, &group, &shape))
         return false;
     take_loops(call, &shape, &loops);
-    gd_gpu_step *step = gd_gpu_add_step(job, gd_gpu_groups(items, ITEMS), ITEMS);
+    shape.elements = (int16_t)elements;
+    gd_gpu_step *step = gd_gpu_add_step(job, gd_gpu_groups(items, ITEMS * elements), ITEMS);
     step->write = write_kernel;
     step->key_bytes = sizeof shape - sizeof *shape.instruction *
                                          (size_t)(GD_FUSED_MAX_ELEMENTWISE - shape.instructions);
@@ -183,6 +191,20 @@ bool gd_gpu_describe_elementwise(const gd_kernel_call *call, gd_gpu_job *job)
     add_places(call, &shape, step);
     add_numbers(&shape, &loops, items, step);
     return true;
+}
+
+bool gd_gpu_describe_elementwise(const gd_kernel_call *call, gd_gpu_job *job)
+{
+    return describe(call, 1, job);
+}
+
+bool gd_gpu_plan_elementwise(const gd_kernel_call *call, int64_t items, gd_gpu_job *job)
+{
+    int elements = 1;
+    while (elements < MOST_ELEMENTS && elements * items < gd_layout_count(call->out.layout))
+        elements *= 2;
+    job->steps = 0;
+    return elements > 1 && describe(call, elements, job);
 }
 
 /* ---- the text ---- */
@@ -234,6 +256,67 @@ static void write_index(const shape_of_kernel *s, int k, gd_text_buffer *out)
         gd_buffer_add(out, "%si%d * p.stride%d_%d", a ? " + " : "", a, k, a);
 }
 
+static void write_loads(const shape_of_kernel *s, gd_text_buffer *out)
+{
+    for (int k = 0; k < s->inputs; k++) {
+        const char *type = gd_codegen_storage((gd_dtype)s->dtype[k]);
+        gd_buffer_add(out, "    OPEN(%s, x%d);\n    const %s v%d = x%d[", type, k, type, k, k);
+        write_index(s, k, out);
+        gd_buffer_add(out, "];\n");
+    }
+}
+
+/* The instructions, and the results. */
+static void write_program(const shape_of_kernel *s, const gd_fused_attr *group,
+                          gd_gpu_source *source)
+{
+    gd_dtype dtypes[GD_FUSED_MAX_INPUTS + GD_FUSED_MAX_ELEMENTWISE];
+    gd_text_buffer *out = &source->text;
+    for (int k = 0; k < s->inputs + s->instructions; k++)
+        dtypes[k] = (gd_dtype)(k < s->inputs ? s->dtype[k] : s->instruction[k - s->inputs].dtype);
+    for (int i = 0; i < s->instructions; i++)
+        gd_codegen_instruction(&source->functions, out, group, i, dtypes);
+    for (int r = 0; r < s->results; r++) {
+        gd_buffer_add(out, "    OPEN(%s, r%d);\n    r%d[",
+                      gd_codegen_storage((gd_dtype)s->dtype[s->inputs + r]), r, r);
+        write_index(s, s->inputs + r, out);
+        gd_buffer_add(out, "] = v%d;\n", s->made[r]);
+    }
+}
+
+/* An item's elements are ITEMS apart: neighbours are neighbouring items'. All are read, then made. Those
+ * behind the last read that one. */
+static void write_elements(const shape_of_kernel *s, const gd_fused_attr *group,
+                           gd_gpu_source *source)
+{
+    gd_text_buffer *out = &source->text;
+    for (int k = 0; k < s->inputs; k++)
+        gd_buffer_add(out, "    %s x%d_of[%d];\n", gd_codegen_storage((gd_dtype)s->dtype[k]), k,
+                      s->elements);
+    for (int pass = 0; pass < 2; pass++) {
+        gd_buffer_add(out,
+                      "    UNROLL\n    for (int e = 0; e < %d; e++) {\n"
+                      "    const int64_t own = GROUP(0) * %d + e * %d + LOCAL_ITEM();\n"
+                      "    const int64_t item = own < p.items ? own : p.items - 1;\n",
+                      s->elements, s->elements * ITEMS, ITEMS);
+        write_indices(s, out);
+        if (pass == 0)
+            write_loads(s, out);
+        for (int k = 0; k < s->inputs; k++)
+            if (pass == 0)
+                gd_buffer_add(out, "    x%d_of[e] = v%d;\n", k, k);
+            else
+                gd_buffer_add(out, "    const %s v%d = x%d_of[e];\n",
+                              gd_codegen_storage((gd_dtype)s->dtype[k]), k, k);
+        if (pass == 1) {
+            gd_buffer_add(out, "    if (own < p.items) {\n");
+            write_program(s, group, source);
+            gd_buffer_add(out, "    }\n");
+        }
+        gd_buffer_add(out, "    }\n");
+    }
+}
+
 static void write_kernel(const void *key, gd_gpu_source *source)
 {
     shape_of_kernel shape;
@@ -242,7 +325,6 @@ static void write_kernel(const void *key, gd_gpu_source *source)
     memcpy(&shape, key, offsetof(shape_of_kernel, instruction));
     memcpy(shape.instruction, (const char *)key + offsetof(shape_of_kernel, instruction),
            sizeof *shape.instruction * (size_t)shape.instructions);
-    gd_dtype dtypes[GD_FUSED_MAX_INPUTS + GD_FUSED_MAX_ELEMENTWISE];
     gd_fused_attr group = { .n_inputs = s->inputs, .n_instructions = s->instructions };
     for (int i = 0; i < s->instructions; i++) {
         const key_instruction *in = &s->instruction[i];
@@ -256,25 +338,14 @@ static void write_kernel(const void *key, gd_gpu_source *source)
     strcpy(source->kernel, "group");
     write_numbers(s, out);
     write_arguments(s, out);
-    gd_buffer_add(out,
-                  "    const int64_t item = ITEM();\n    if (item >= p.items)\n        return;\n");
-    write_indices(s, out);
-    for (int k = 0; k < s->inputs; k++) {
-        dtypes[k] = (gd_dtype)s->dtype[k];
-        const char *type = gd_codegen_storage(dtypes[k]);
-        gd_buffer_add(out, "    OPEN(%s, x%d);\n    const %s v%d = x%d[", type, k, type, k, k);
-        write_index(s, k, out);
-        gd_buffer_add(out, "];\n");
-    }
-    for (int i = 0; i < s->instructions; i++) {
-        dtypes[s->inputs + i] = (gd_dtype)s->instruction[i].dtype;
-        gd_codegen_instruction(&source->functions, out, &group, i, dtypes);
-    }
-    for (int r = 0; r < s->results; r++) {
-        gd_buffer_add(out, "    OPEN(%s, r%d);\n    r%d[",
-                      gd_codegen_storage((gd_dtype)s->dtype[s->inputs + r]), r, r);
-        write_index(s, s->inputs + r, out);
-        gd_buffer_add(out, "] = v%d;\n", s->made[r]);
+    if (s->elements > 1) {
+        write_elements(s, &group, source);
+    } else {
+        gd_buffer_add(out, "    const int64_t item = ITEM();\n"
+                           "    if (item >= p.items)\n        return;\n");
+        write_indices(s, out);
+        write_loads(s, out);
+        write_program(s, &group, source);
     }
     gd_buffer_add(out, "}\n");
 }

@@ -28,9 +28,6 @@ typedef struct gd_gpu_place {
 
 enum {
     GD_GPU_PLACES = GD_LOOP_OPERANDS,
-    /* Of the group of a plan's one kernel. With more there are too few registers for each on NVIDIA's
-     * devices, and products spill (tools/check-kernels). */
-    GD_GPU_PLAN_ITEMS = 256,
 };
 
 /* One run of a kernel: its arguments are the places, then a struct of the numbers. */
@@ -153,7 +150,10 @@ struct gd_gpu {
     size_t parameter_bytes; /* of a kernel's arguments */
     size_t place_bytes;     /* of one argument that is a place */
     bool is_without_f64;    /* it has elements of f64, and no arithmetic for them */
-    double plan_operations; /* of a plan for each launch saved, at most, where one kernel pays */
+    int plan_items;  /* of a work-group of a plan's one kernel: a power of two, 256 at least */
+    int plan_blocks; /* its work-groups, all of which can meet at a barrier */
+    double
+        kernel_cycles; /* that a kernel more in a graph takes; 0: one kernel pays only if asked for */
 
     gd_gpu_chunk *chunks; /* by address */
     size_t chunk_count, chunk_capacity, taken;
@@ -312,6 +312,7 @@ typedef struct gd_gpu_job {
     /* Bytes that the steps share, of the same memory for all jobs: what is there lasts no longer
      * than the job. */
     size_t workspace;
+    int64_t turns; /* 1; or all steps are run so many times over, their first number the turn's */
     gd_gpu_step step[GD_GPU_STEPS];
 } gd_gpu_job;
 
@@ -366,6 +367,8 @@ void gd_gpu_cache_forget(const gd_gpu *gpu, const gd_text_buffer *text);
 
 /* elementwise.c: elementwise ops, cast, copy, assign, and groups of them */
 bool gd_gpu_describe_elementwise(const gd_kernel_call *call, gd_gpu_job *job);
+/* The same for a plan's one kernel, of so many items: false: as it is. */
+bool gd_gpu_plan_elementwise(const gd_kernel_call *call, int64_t items, gd_gpu_job *job);
 /* reduce.c: reductions, arg reductions, scans */
 bool gd_gpu_describe_reduction(const gd_kernel_call *call, gd_gpu_job *job);
 bool gd_gpu_describe_arg_reduction(const gd_kernel_call *call, gd_gpu_job *job);
@@ -385,6 +388,13 @@ bool gd_gpu_describe_recurrent_grad(const gd_kernel_call *call, gd_gpu_job *job)
 /* product.c: matmul, linear, matmul_relu_grad; convolution and its gradients */
 bool gd_gpu_describe_product(const gd_kernel_call *call, gd_gpu_job *job);
 bool gd_gpu_describe_convolution(const gd_kernel_call *call, gd_gpu_job *job);
+/* What a kernel of a product is told of the call besides how it is cut: the type, the order of sums, what
+ * becomes of them, places and numbers. */
+void gd_gpu_finish_product(const gd_kernel_call *call, gd_gpu_step *step);
+/* product_plan.c: matrix products in a plan's one kernel, of work-groups of `items`. Cycles with so many
+ * work-groups, by estimate, and the description; 0 and false: it is none. */
+double gd_gpu_plan_product_cycles(const gd_kernel_call *call, int items, int blocks);
+bool gd_gpu_plan_product(const gd_kernel_call *call, int items, int blocks, gd_gpu_job *job);
 /* library_product.c: products by a library */
 bool gd_gpu_is_library_product(const gd_kernel_call *call);
 bool gd_gpu_describe_library_product(const gd_kernel_call *call, gd_gpu_job *job);

@@ -8,8 +8,8 @@
 
 enum {
     ITEMS = 128,
-    FEW_LINES = 1024, /* fewer are divided among items by their indices */
-    PARTS = 8,
+    MANY_ITEMS = 1 << 15, /* fewer lines are divided among items by their indices */
+    MOST_PARTS = 64,
     LONGEST_LINE = 4096, /* that is sorted by counting; of longer ones runs are */
     SHORT_RUN = 512,
 };
@@ -101,8 +101,10 @@ static void add_scatter(gd_gpu_job *job, const gd_kernel_call *call, int axis)
     const gd_layout lines = across(index, axis), from = across(source, axis);
     gd_layout to = lines;
     gd_loops places, results;
-    const int64_t n = gd_layout_count(&lines), size = out->shape[axis],
-                  parts = n < FEW_LINES && size >= PARTS ? PARTS : 1;
+    const int64_t n = gd_layout_count(&lines), size = out->shape[axis];
+    int64_t parts = 1;
+    while (parts < MOST_PARTS && 2 * parts <= size && 2 * parts * n <= MANY_ITEMS)
+        parts *= 2;
     memcpy(to.stride, out->stride, sizeof to.stride);
     gd_codegen_merge(&places, &lines, (const gd_layout *[]){ &lines, &from }, 2);
     gd_codegen_merge(&results, &lines, (const gd_layout *[]){ &to }, 1);

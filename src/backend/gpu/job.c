@@ -95,6 +95,7 @@ bool gd_gpu_describe(const gd_kernel_call *call, gd_gpu_job *job)
         op->flags & GD_OP_ELEMENTWISE ? gd_gpu_describe_elementwise : describers[op->id];
     job->steps = 0;
     job->workspace = 0;
+    job->turns = 1;
     return describe && describe(call, job) && fits(gpu, job) &&
            !(gpu->is_without_f64 && has_f64(gpu, job));
 }
@@ -247,12 +248,18 @@ static gd_status run_convolution(gd_gpu *gpu, const int64_t *numbers, const gd_g
     return gpu->driver->convolution_run(gpu, &c, place);
 }
 
-/* `launch` has all but the places. *has_bias: whether a product added it. */
+/* Some steps run turn after turn: their first number is the turn's. */
+typedef struct job_turn {
+    int64_t number, of;
+} job_turn;
+
+/* `launch` has all but the places and the turn. *has_bias: whether a product added it. */
 static gd_status launch_at(const gd_kernel_call *call, gd_gpu_launch *launch, const int8_t *operand,
-                           step_kind kind, bool *has_bias)
+                           step_kind kind, job_turn turn, bool *has_bias)
 {
     gd_gpu *gpu = (gd_gpu *)call->device;
     gd_gpu_place place[GD_GPU_PLACES];
+    int64_t numbers[GD_GPU_NUMBERS];
     gd_status status = GD_OK;
     if (kind.is_bias && *has_bias)
         return GD_OK;
@@ -261,6 +268,11 @@ static gd_status launch_at(const gd_kernel_call *call, gd_gpu_launch *launch, co
     for (int i = 0; status == GD_OK && i < launch->places; i++)
         status = gd_gpu_place_of(gpu, gd_gpu_address_of(call, operand[i]), &place[i]);
     launch->place = place;
+    if (turn.of > 1) {
+        memcpy(numbers, launch->number, sizeof *numbers * (size_t)launch->numbers);
+        numbers[0] = turn.number;
+        launch->number = numbers;
+    }
     gpu->launched++;
     if (status == GD_OK)
         status = kind.is_product ? gd_gpu_run_library_product(gpu, launch->number, place, has_bias)
@@ -296,13 +308,14 @@ gd_status gd_gpu_run(const gd_kernel_call *call, const gd_gpu_job *job)
     gd_gpu *gpu = (gd_gpu *)call->device;
     gd_status status = gd_gpu_make_workspace(gpu, job->workspace);
     bool has_bias = false;
-    for (int i = 0; status == GD_OK && i < job->steps; i++) {
-        const gd_gpu_step *s = &job->step[i];
+    for (int64_t n = 0; status == GD_OK && n < job->steps * job->turns; n++) {
+        const gd_gpu_step *s = &job->step[n % job->steps];
+        const job_turn turn = { n / job->steps, job->turns };
         void *kernel = kernel_of(gpu, s);
         if (!kernel)
             return gd_error_last();
         gd_gpu_launch launch = launch_of(s, kernel);
-        status = launch_at(call, &launch, s->place, kind_of(s), &has_bias);
+        status = launch_at(call, &launch, s->place, kind_of(s), turn, &has_bias);
     }
     return status;
 }
@@ -318,7 +331,7 @@ typedef struct prepared_step {
 } prepared_step;
 
 typedef struct prepared_job {
-    int64_t steps;
+    int64_t steps, turns;
 } prepared_job;
 
 static size_t step_bytes(int numbers)
@@ -362,7 +375,7 @@ gd_status gd_gpu_job_prepare(const gd_kernel_call *call, void *memory)
     gd_status status = GD_OK;
     gd_gpu_job job;
     (void)gd_gpu_describe(call, &job);
-    ((prepared_job *)memory)->steps = job.steps;
+    *(prepared_job *)memory = (prepared_job){ job.steps, job.turns };
     char *at = (char *)memory + sizeof(prepared_job);
     for (int i = 0; i < job.steps; i++) {
         const gd_gpu_step *s = &job.step[i];
@@ -385,13 +398,16 @@ gd_status gd_gpu_job_run(const gd_kernel_call *call, const void *memory)
 {
     gd_status status = GD_OK;
     bool has_bias = false;
-    const int64_t steps = ((const prepared_job *)memory)->steps;
-    const char *at = (const char *)memory + sizeof(prepared_job);
-    for (int64_t i = 0; status == GD_OK && i < steps; i++) {
+    const prepared_job *job = memory;
+    const char *at = NULL;
+    for (int64_t n = 0; status == GD_OK && n < job->steps * job->turns; n++) {
+        if (n % job->steps == 0)
+            at = (const char *)memory + sizeof *job;
         const prepared_step *p = (const void *)at;
         gd_gpu_launch launch = p->launch;
         launch.number = p->number; /* plans copy what is prepared */
-        status = launch_at(call, &launch, p->place, p->kind, &has_bias);
+        status = launch_at(call, &launch, p->place, p->kind, (job_turn){ n / job->steps, job->turns },
+                           &has_bias);
         at += step_bytes(launch.numbers);
     }
     return status;

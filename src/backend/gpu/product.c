@@ -1,5 +1,5 @@
 /* backend/gpu/product.c: matmul, linear, matmul_relu_grad, and convolution with its gradients. There is
- * one kernel, in codegen/device/product.txt; the orders that it keeps are those of
+ * one kernel, in codegen/device/product.txt, and one of large matrices in product_large.txt; the orders that they keep are those of
  * backend/cpu/gemm.h and conv.h. How the work is divided is chosen in product_choose.c. Start at
  * gd_gpu_describe_product. */
 #include "backend/gpu/product.h"
@@ -8,7 +8,12 @@
 #include "backend/gpu/gpu.h"
 #include "ops/spatial.h"
 
-enum { ADDING_ITEMS = 64 };
+enum {
+    ADDING_ITEMS = 64,
+    SPLIT_NUMBERS = 4,
+    LARGE = 128,        /* rows and columns of a tile of product_large.txt */
+    LARGE_RESIDENT = 2, /* groups on a multiprocessor */
+};
 
 /* What a call multiplies. */
 typedef struct product {
@@ -20,7 +25,7 @@ typedef struct product {
     gd_gpu_product_plan plan;
 } product;
 
-/* How whole numbers of a dtype are multiplied: of these bits, overflow wrapping. */
+/* How whole numbers of a dtype are multiplied: of these bits, overflow wrapping. "": it has no kernel. */
 static const char *element_of(gd_dtype dtype)
 {
     return dtype == GD_F32   ? "float"
@@ -28,43 +33,79 @@ static const char *element_of(gd_dtype dtype)
            : dtype == GD_I32 ? "uint32_t"
            : dtype == GD_I64 ? "uint64_t"
            : dtype == GD_U8  ? "uint8_t"
-                             : NULL;
+                             : "";
 }
 
 /* ---- products ---- */
+
+/* Whether neighbours along k are neighbours in memory. */
+static bool left_by_depth(const gd_kernel_call *call)
+{
+    const gd_layout *x = call->in[0].layout;
+    return x->stride[x->rank - 1] == 1;
+}
+
+static bool right_by_depth(const gd_kernel_call *call)
+{
+    const gd_layout *w = call->in[1].layout;
+    return w->stride[w->rank - 2] == 1;
+}
+
+/* Of two matrices whose rows or columns are contiguous, in the largest tiles: product_large.txt. */
+static bool is_large_matrix(const product *o)
+{
+    const gd_layout *x = o->call->in[0].layout, *w = o->call->in[1].layout;
+    return !o->conv && o->size.dtype == GD_F32 && gd_gpu_product_rows(&o->plan.tile) == LARGE &&
+           gd_gpu_product_columns(&o->plan.tile) == LARGE &&
+           (left_by_depth(o->call) || x->stride[x->rank - 2] == 1) &&
+           (right_by_depth(o->call) || w->stride[w->rank - 1] == 1);
+}
+
+static void define_contiguity(const gd_kernel_call *call, gd_gpu_step *step)
+{
+    gd_gpu_define(step, "LEFT_BY_DEPTH", "%d", left_by_depth(call));
+    gd_gpu_define(step, "RIGHT_BY_DEPTH", "%d", right_by_depth(call));
+}
 
 /* Kernels with large tiles know when they are compiled whether neighbours along k are neighbours in
  * memory. */
 static void define_matrices(const product *o, gd_gpu_step *step)
 {
-    const gd_layout *x = o->call->in[0].layout, *w = o->call->in[1].layout;
-    const char *left = x->stride[x->rank - 1] == 1 ? "1" : "0",
-               *right = w->stride[w->rank - 2] == 1 ? "1" : "0";
     const bool is_large = o->plan.tile.work_m > 2;
     gd_gpu_define(step, "P", "matmul_numbers");
     gd_gpu_define(step, "LEFT_NEXT", "matmul_left_next");
     gd_gpu_define(step, "RIGHT_NEXT", "matmul_right_next");
     gd_gpu_define(step, "LEFT", "matmul_at");
     gd_gpu_define(step, "RIGHT", "matmul_at");
-    gd_gpu_define(step, "LEFT_BY_DEPTH", "%s", is_large ? left : "(p.a_step == 1)");
-    gd_gpu_define(step, "RIGHT_BY_DEPTH", "%s", is_large ? right : "(p.b_row == 1)");
+    if (is_large) {
+        define_contiguity(o->call, step);
+    } else {
+        gd_gpu_define(step, "LEFT_BY_DEPTH", "(p.a_step == 1)");
+        gd_gpu_define(step, "RIGHT_BY_DEPTH", "(p.b_row == 1)");
+    }
     gd_gpu_define(step, "HAS_STEPS", "0");
     gd_gpu_define(step, "AXES", "0");
     gd_gpu_define(step, "AT(o, i, j)", "(j)");
 }
 
-/* What happens to a sum on its way out: bias, then ReLU; or the ReLU's gradient. */
+/* What happens to a sum on its way out: bias, then ReLU; or the ReLU's gradient. LAST: what else that
+ * reads. */
 static void define_product_finish(const gd_kernel_call *call, gd_gpu_step *step)
 {
     const gd_dtype dtype = call->out.layout->dtype;
-    const bool is_linear = call->op->id == GD_OP_linear;
-    const char *sum = is_linear && call->n > 2 ? "((s) + last[(at) * p.last_step])" : "(s)";
-    if (call->op->id == GD_OP_matmul_relu_grad)
-        gd_gpu_define(step, "FINISH(s, to, at)", "(last[to] > 0 ? (s) : (T)0)");
+    const bool is_linear = call->op->id == GD_OP_linear, has_bias = is_linear && call->n > 2;
+    const bool is_grad = call->op->id == GD_OP_matmul_relu_grad;
+    const char *sum = has_bias ? "((s) + (l))" : "(s)";
+    gd_gpu_define(step, "LAST(to, at)", "%s",
+                  is_grad    ? "last[to]"
+                  : has_bias ? "last[(at) * p.last_step]"
+                             : "(T)0");
+    if (is_grad)
+        gd_gpu_define(step, "FINISH(s, l)", "((l) > 0 ? (s) : (T)0)");
     else if (is_linear && ((const gd_linear_attr *)call->attr)->relu)
-        gd_gpu_define(step, "FINISH(s, to, at)", "(T)relu_%s(%s)", gd_codegen_suffix(dtype), sum);
+        gd_gpu_define(step, "FINISH(s, l)", "(T)relu_%s(%s)", gd_codegen_suffix(dtype), sum);
     else
-        gd_gpu_define(step, "FINISH(s, to, at)", "(T)%s", sum);
+        gd_gpu_define(step, "FINISH(s, l)", "(T)%s", sum);
 }
 
 /* Elements from one of the bias to the next. */
@@ -145,7 +186,7 @@ static void define_images(const product *o, gd_gpu_step *step)
     gd_gpu_define(step, "RIGHT_BY_DEPTH", "%d", id == GD_OP_convolution_grad_weight);
     gd_gpu_define(step, "HAS_STEPS", "1");
     gd_gpu_define(step, "AXES", "%d", axes_outside(o));
-    gd_gpu_define(step, "AT(o, i, j)", "((o).product * p.o + (i))");
+    gd_gpu_define(step, "AT(o, i, j)", "((o).number * p.o + (i))");
 }
 
 /* f32 adds 0 where there is no bias. */
@@ -153,16 +194,51 @@ static void define_conv_finish(const gd_kernel_call *call, gd_gpu_step *step)
 {
     const bool is_forward = call->op->id == GD_OP_convolution,
                is_f32 = call->out.layout->dtype == GD_F32;
-    const char *sum = is_forward && call->n > 2                                 ? "((s) + last[at])"
+    const bool has_bias = is_forward && call->n > 2;
+    const char *sum = has_bias                                                  ? "((s) + (l))"
                       : is_f32 && call->op->id != GD_OP_convolution_grad_weight ? "((s) + 0)"
                                                                                 : "(s)";
+    gd_gpu_define(step, "LAST(to, at)", "%s", has_bias ? "last[at]" : "(T)0");
     if (is_forward && ((const gd_conv_attr *)call->attr)->relu)
-        gd_gpu_define(step, "FINISH(s, to, at)", "relu_%s(%s)", is_f32 ? "f32" : "f64", sum);
+        gd_gpu_define(step, "FINISH(s, l)", "relu_%s(%s)", is_f32 ? "f32" : "f64", sum);
     else
-        gd_gpu_define(step, "FINISH(s, to, at)", "%s", sum);
+        gd_gpu_define(step, "FINISH(s, l)", "%s", sum);
 }
 
 /* ---- steps ---- */
+
+static const char *multiply_add_of(gd_dtype dtype, bool is_chain)
+{
+    return dtype == GD_F32                ? "GD_FMA_F32(x, y, s)"
+           : dtype == GD_F64 && !is_chain ? "GD_FMA_F64(x, y, s)"
+                                          : "(T)((s) + (x) * (y))";
+}
+
+static int last_operand(const gd_kernel_call *call)
+{
+    return call->n > 2 ? 2 : 0;
+}
+
+void gd_gpu_finish_product(const gd_kernel_call *call, gd_gpu_step *step)
+{
+    const gd_dtype dtype = call->out.layout->dtype;
+    gd_gpu_define(step, "T", "%s", element_of(dtype));
+    gd_gpu_define(step, "BLOCK", "%d", GD_GEMM_KC);
+    gd_gpu_define(step, "MULTIPLY_ADD(x, y, s)", "%s", multiply_add_of(dtype, false));
+    define_product_finish(call, step);
+    const int places[] = { 0, 1, last_operand(call), call->n };
+    for (int i = 0; i < 4; i++)
+        gd_gpu_add_place(step, places[i]);
+    add_product_numbers(call, step);
+    for (int i = 0; i < SPLIT_NUMBERS; i++)
+        gd_gpu_add_number(step, 0);
+}
+
+static void define_no_finish(gd_gpu_step *step)
+{
+    gd_gpu_define(step, "LAST(to, at)", "(T)0");
+    gd_gpu_define(step, "FINISH(s, l)", "(s)");
+}
 
 static void define_finish(const product *o, gd_gpu_step *step)
 {
@@ -172,13 +248,13 @@ static void define_finish(const product *o, gd_gpu_step *step)
         define_product_finish(o->call, step);
 }
 
-static void define_tile(const gd_gpu_product_tile *tile, gd_gpu_step *step)
+static void define_tile(const gd_gpu_product_tile *tile, int resident, gd_gpu_step *step)
 {
     gd_gpu_define(step, "DOWN", "%d", tile->down);
     gd_gpu_define(step, "WORK_M", "%d", tile->work_m);
     gd_gpu_define(step, "WORK_N", "%d", tile->work_n);
     gd_gpu_define(step, "DEPTH", "%d", tile->depth);
-    gd_gpu_define(step, "RESIDENT", "%d", tile->resident);
+    gd_gpu_define(step, "RESIDENT", "%d", resident);
 }
 
 /* The functions that are named after the kind. */
@@ -200,15 +276,7 @@ static void define_order(const product *o, gd_gpu_step *step)
     gd_gpu_define(step, "BLOCK", "%d", GD_GEMM_KC);
     gd_gpu_define(step, "SPLIT", "%d", is_split);
     gd_gpu_define(step, "TOTALS", "%d", !is_split && !is_chain && !is_one_block);
-    gd_gpu_define(step, "MULTIPLY_ADD(x, y, s)", "%s",
-                  dtype == GD_F32                ? "GD_FMA_F32(x, y, s)"
-                  : dtype == GD_F64 && !is_chain ? "GD_FMA_F64(x, y, s)"
-                                                 : "(T)((s) + (x) * (y))");
-}
-
-static int last_operand(const gd_kernel_call *call)
-{
-    return call->n > 2 ? 2 : 0;
+    gd_gpu_define(step, "MULTIPLY_ADD(x, y, s)", "%s", multiply_add_of(dtype, is_chain));
 }
 
 /* The step that computes `blocks` blocks from `first` on into slots of the workspace from `slot` on; or,
@@ -220,18 +288,24 @@ static void add_product(const product *o, gd_gpu_job *job, int64_t first, int64_
     const gd_gpu_product_plan *plan = &o->plan;
     const bool is_split = plan->blocks > 0,
                is_by_weight = call->op->id == GD_OP_convolution_grad_weight;
-    gd_gpu_step *step = gd_gpu_add_kernel(job, "product", plan->pieces * (is_split ? blocks : 1),
-                                          GD_GPU_PRODUCT_ITEMS);
+    const bool is_large = is_large_matrix(o);
+    gd_gpu_step *step =
+        gd_gpu_add_kernel(job, is_large ? "product_large" : "product",
+                          plan->pieces * (is_split ? blocks : 1), GD_GPU_PRODUCT_ITEMS);
     gd_gpu_define(step, "T", "%s", element_of(o->size.dtype));
-    define_tile(&plan->tile, step);
-    define_kind(o, step);
+    define_tile(&plan->tile, is_large ? LARGE_RESIDENT : plan->tile.resident, step);
     define_order(o, step);
-    if (o->conv)
-        define_images(o, step);
-    else
-        define_matrices(o, step);
+    if (is_large) {
+        define_contiguity(call, step);
+    } else {
+        define_kind(o, step);
+        if (o->conv)
+            define_images(o, step);
+        else
+            define_matrices(o, step);
+    }
     if (is_split)
-        gd_gpu_define(step, "FINISH(s, to, at)", "(s)");
+        define_no_finish(step);
     else
         define_finish(o, step);
     gd_gpu_add_place(step, o->conv && !is_by_weight ? 1 : 0);
@@ -261,7 +335,7 @@ static void add_parts(const product *o, gd_gpu_job *job, int64_t slots, bool is_
     if (is_last)
         define_finish(o, step);
     else
-        gd_gpu_define(step, "FINISH(s, to, at)", "(s)");
+        define_no_finish(step);
     gd_gpu_add_place(step, GD_GPU_WORKSPACE);
     gd_gpu_add_place(step, last_operand(call));
     gd_gpu_add_place(step, is_last ? call->n : GD_GPU_WORKSPACE);
@@ -298,7 +372,7 @@ bool gd_gpu_describe_product(const gd_kernel_call *call, gd_gpu_job *job)
     const int64_t m = x->shape[x->rank - 2], k = x->shape[x->rank - 1], n = w->shape[w->rank - 1];
     if (gd_gpu_is_library_product(call))
         return gd_gpu_describe_library_product(call, job);
-    if (!element_of(out->dtype) || (gd_dtype_is_half(x->dtype) && k > 0))
+    if (!*element_of(out->dtype) || (gd_dtype_is_half(x->dtype) && k > 0))
         return false;
     if (gd_layout_count(out) == 0)
         return true;

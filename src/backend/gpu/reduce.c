@@ -43,15 +43,18 @@ static gd_gpu_step *add_kernel(gd_gpu_job *job, const reduction *r, const char *
 /* The blocks of each result lie in the workspace and are added up there. */
 static void add_tree(gd_gpu_job *job, const reduction *r, int64_t blocks, int result)
 {
-    const int64_t lanes = r->results < ITEMS && blocks > 8 ? ITEMS : 1;
+    int lanes = 1; /* a pair of blocks each, at first */
+    while (lanes < ITEMS && 2 * lanes < blocks)
+        lanes *= 2;
     job->workspace = (size_t)(blocks * r->results) * gd_dtype_size(r->out);
     gd_gpu_step *step =
-        add_kernel(job, r, "reduce_tree", gd_gpu_groups(r->results * lanes, ITEMS), ITEMS);
+        add_kernel(job, r, "reduce_tree", gd_gpu_groups(r->results, ITEMS / lanes), ITEMS);
     gd_gpu_add_place(step, GD_GPU_WORKSPACE);
     gd_gpu_add_place(step, result);
     gd_gpu_add_number(step, r->results);
     gd_gpu_add_number(step, blocks);
     gd_gpu_add_number(step, lanes);
+    gd_gpu_add_number(step, ITEMS / lanes);
 }
 
 static void add_operands(gd_gpu_step *step, const reduction *r, int64_t blocks)

@@ -6,7 +6,10 @@
 #include "backend/cpu/reduce.h"
 #include "ops/attrs.h"
 
-enum { ITEMS = 128 };
+enum {
+    ITEMS = 128,
+    ITEMS_A_ROW = 256, /* of several blocks */
+};
 
 /* Lines of n elements: how they are added up. */
 typedef struct lines {
@@ -21,12 +24,13 @@ static gd_gpu_step *add_kernel(gd_gpu_job *job, const lines *l, const char *by_g
 {
     const int size = (int)gd_dtype_size(l->dtype), lanes = 256 / size;
     const bool by_items = !l->by_rows || l->n <= 64 / size;
+    const int teams = by_items || l->n <= GD_REDUCE_BLOCK ? 1 : ITEMS_A_ROW / lanes;
     int64_t block = l->by_rows ? GD_REDUCE_BLOCK : GD_REDUCE_BLOCK_ROWS;
     while (!l->by_rows && l->n / block >= GD_REDUCE_MAX_BLOCKS)
         block *= 2;
     gd_gpu_step *s = by_items
                          ? gd_gpu_add_kernel(job, by_item, gd_gpu_groups(l->count, ITEMS), ITEMS)
-                         : gd_gpu_add_kernel(job, by_group, l->count, lanes);
+                         : gd_gpu_add_kernel(job, by_group, l->count, teams * lanes);
     gd_gpu_define(s, "T", "%s", gd_codegen_type(l->dtype));
     gd_gpu_define(s, "EXP", "gd_exp_%s", gd_codegen_suffix(l->dtype));
     if (by_items) {
@@ -34,6 +38,7 @@ static gd_gpu_step *add_kernel(gd_gpu_job *job, const lines *l, const char *by_g
         gd_gpu_define(s, "LEVELS", "%d", l->n > block ? GD_REDUCE_LEVELS : 1);
     } else {
         gd_gpu_define(s, "LANES", "%d", lanes);
+        gd_gpu_define(s, "TEAMS", "%d", teams);
     }
     return s;
 }

@@ -9,7 +9,10 @@
 #include "base/error.h"
 #include "base/memory.h"
 
-enum { LAUNCHES_TO_FLUSH = 32 };
+enum {
+    LAUNCHES_TO_FLUSH = 32,
+    PLAN_ITEMS = 256, /* of the work-group of a plan's one kernel */
+};
 /* Divisions and roots are rounded as IEEE 754 says. The program's text sees to the rest. */
 static const char build_options[] = "-cl-std=CL1.2 -cl-fp32-correctly-rounded-divide-sqrt";
 
@@ -82,6 +85,8 @@ static void describe(gd_gpu *gpu)
              version, driver, build_options);
     gpu->memory = (size_t)ask_number(o, CL_DEVICE_GLOBAL_MEM_SIZE);
     gpu->alignment = 256;
+    gpu->plan_items = PLAN_ITEMS;
+    gpu->plan_blocks = 1;
     gpu->parameter_bytes = (size_t)ask_number(o, CL_DEVICE_MAX_PARAMETER_SIZE);
     gpu->place_bytes = sizeof(cl_mem) + sizeof(cl_ulong);
 }
