@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "backend/cpu/attention.h"
+#include "backend/cpu/gemm.h"
 #include "ops/attrs.h"
 
 enum {
@@ -65,6 +66,13 @@ static void add_entries(gd_gpu_step *step, const gd_layout *x, const gd_layout *
     gd_gpu_add_loops(step, &loops);
 }
 
+/* As attention_numbers has it. */
+static int masked_of(const gd_kernel_call *call, int operand)
+{
+    const bool has_mask = ((const gd_attention_attr *)call->attr)->has_mask;
+    return !has_mask ? 0 : call->in[operand].layout->dtype == GD_BOOL ? 2 : 1;
+}
+
 /* The distance of neighbours along an axis counted from the last. */
 static int64_t step_of(const gd_layout *x, int axis)
 {
@@ -106,7 +114,7 @@ static void add_numbers(const gd_kernel_call *call, const sizes *s, gd_gpu_step 
     const gd_attention_attr *attr = call->attr;
     const gd_layout *q = call->in[0].layout, *k = call->in[1].layout, *v = call->in[2].layout;
     const gd_layout mask = mask_of(call, extras);
-    const int masked = !attr->has_mask ? 0 : mask.dtype == GD_BOOL ? 2 : 1;
+    const int masked = masked_of(call, extras);
     const gd_layout *g = extras > OPERANDS ? call->in[4].layout : q;
     const gd_layout *const rows[] = { q, k, v, g, &mask };
     const gd_attention_offsets to =
@@ -132,13 +140,17 @@ static void add_numbers(const gd_kernel_call *call, const sizes *s, gd_gpu_step 
     add_entries(step, g, NULL);
 }
 
-static gd_gpu_step *add_kernel(const gd_kernel_call *call, gd_gpu_job *job, const char *name,
-                               int64_t groups, int items, int extras)
+static gd_gpu_step *add_kernel(const gd_kernel_call *call, const sizes *s, gd_gpu_job *job,
+                               const char *name, int64_t groups, int items, int extras)
 {
     const gd_attention_attr *attr = call->attr;
+    const int64_t width = s->d > s->dv ? s->d : s->dv;
     gd_gpu_step *step = gd_gpu_add_kernel(job, name, groups, items);
     step->is_uneven = true;
     gd_gpu_define(step, "DROPS", "%d", attr->dropout > 0);
+    gd_gpu_define(step, "MASKED", "%d", masked_of(call, extras));
+    gd_gpu_define(step, "IS_WIDE", "%d", width > PART);
+    gd_gpu_define(step, "IS_LONG", "%d", width > GD_GEMM_KC);
     for (int i = 0; i < OPERANDS; i++)
         gd_gpu_add_place(step, i);
     for (int as = 0; as < 2; as++) /* numbers, flags */
@@ -168,8 +180,8 @@ bool gd_gpu_describe_attention(const gd_kernel_call *call, gd_gpu_job *job)
     if (groups == 0)
         return true;
     gd_gpu_step *step =
-        is_f64(call) ? add_kernel(call, job, "attention_rows_f64", groups, F64_ITEMS, OPERANDS)
-                     : add_kernel(call, job, "attention_rows", groups, 128, OPERANDS);
+        is_f64(call) ? add_kernel(call, &s, job, "attention_rows_f64", groups, F64_ITEMS, OPERANDS)
+                     : add_kernel(call, &s, job, "attention_rows", groups, 128, OPERANDS);
     gd_gpu_add_place(step, call->n);
     add_numbers(call, &s, step, OPERANDS);
     return true;
@@ -181,7 +193,7 @@ static void add_gradient(const gd_kernel_call *call, gd_gpu_job *job, const size
     const int extras = OPERANDS + OF_GRADIENT;
     if (groups == 0)
         return;
-    gd_gpu_step *step = add_kernel(call, job, name, groups, items, extras);
+    gd_gpu_step *step = add_kernel(call, s, job, name, groups, items, extras);
     gd_gpu_add_place(step, 3);
     gd_gpu_add_place(step, 4);
     gd_gpu_add_place(step, call->n);
