@@ -26,6 +26,7 @@ import tempfile
 
 # The least share that is good, by what is multiplied and the rows and columns of a tile. Below are tiles of 16 and 32 rows, whose
 # loads from shared memory the model counts double.
+LARGE = 0.80  # of product_large
 LEAST = {"matmul": {(128, 128): 0.78, (64, 256): 0.76}, "conv": {(128, 128): 0.70, (64, 256): 0.68}}
 ITEMS = 256  # of a product's group
 SCHEDULERS = 4
@@ -41,6 +42,8 @@ MULTIPROCESSORS = {"sm_80": Multiprocessor(164 << 10, 2048, 64), "sm_86": Multip
 def least_of(source):
     """The least share that is good of the text's kernel, or None: it is no product of f32, or its tile is small."""
     defined = dict(re.findall(r"^#define (\w+) (\S+)$", source, re.MULTILINE))
+    if re.search(r"^KERNEL\(product_large,", source, re.MULTILINE):
+        return LARGE
     if not re.search(r"^KERNEL\(product,", source, re.MULTILINE) or defined.get("T") != "float":
         return None
     down = int(defined["DOWN"])

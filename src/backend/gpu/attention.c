@@ -11,11 +11,11 @@
 #include "ops/attrs.h"
 
 enum {
-    QUERIES = 32,    /* that a group of attention_rows does, of 128 items */
-    PART = 64,       /* rows and columns that a group of the gradient makes, of 256 items */
-    F64_ITEMS = 64,  /* each a query, or a key */
-    OPERANDS = 3,    /* q, k, v */
-    OF_GRADIENT = 2, /* more of the gradient: what the forward pass gave, and g */
+    QUERIES = 32,         /* that a group of attention_rows does, of 128 items */
+    PART = 64,            /* rows and columns that a group of the gradient makes, of 256 items */
+    F64_ITEMS = 64,       /* each a query, or a key */
+    OPERANDS = 3,         /* q, k, v */
+    OF_GRADIENT = 2,      /* more of the gradient: what the forward pass gave, and g */
     WORKSPACE = 64 << 20, /* bytes for the gradient, unless a unit takes more */
 };
 
@@ -88,7 +88,8 @@ static int64_t tile_of(int64_t queries)
 
 /* How the gradient is made: in `turns`, each of some units, of which there are `tiles` in an entry. */
 typedef struct turns {
-    int64_t turns, units, tiles, slot, pitch; /* of the workspace: rows for a unit, and their length */
+    int64_t turns, units, tiles, slot,
+        pitch; /* of the workspace: rows for a unit, and their length */
 } turns;
 
 /* As many units in a turn as the workspace is to have room for, but one at least. */

@@ -406,8 +406,8 @@ gd_status gd_gpu_job_run(const gd_kernel_call *call, const void *memory)
         const prepared_step *p = (const void *)at;
         gd_gpu_launch launch = p->launch;
         launch.number = p->number; /* plans copy what is prepared */
-        status = launch_at(call, &launch, p->place, p->kind, (job_turn){ n / job->steps, job->turns },
-                           &has_bias);
+        status = launch_at(call, &launch, p->place, p->kind,
+                           (job_turn){ n / job->steps, job->turns }, &has_bias);
         at += step_bytes(launch.numbers);
     }
     return status;

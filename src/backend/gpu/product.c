@@ -1,6 +1,6 @@
 /* backend/gpu/product.c: matmul, linear, matmul_relu_grad, and convolution with its gradients. There is
- * one kernel, in codegen/device/product.txt, and one of large matrices in product_large.txt; the orders that they keep are those of
- * backend/cpu/gemm.h and conv.h. How the work is divided is chosen in product_choose.c. Start at
+ * one kernel, in codegen/device/product.txt, and one of large matrices in product_large.txt; the orders
+ * that they keep are those of backend/cpu/gemm.h and conv.h. How the work is divided is chosen in product_choose.c. Start at
  * gd_gpu_describe_product. */
 #include "backend/gpu/product.h"
 
@@ -11,8 +11,7 @@
 enum {
     ADDING_ITEMS = 64,
     SPLIT_NUMBERS = 4,
-    LARGE = 128,        /* rows and columns of a tile of product_large.txt */
-    LARGE_RESIDENT = 2, /* groups on a multiprocessor */
+    LARGE = 128, /* rows and columns of a tile of product_large.txt */
 };
 
 /* What a call multiplies. */
@@ -248,13 +247,12 @@ static void define_finish(const product *o, gd_gpu_step *step)
         define_product_finish(o->call, step);
 }
 
-static void define_tile(const gd_gpu_product_tile *tile, int resident, gd_gpu_step *step)
+static void define_tile(const gd_gpu_product_tile *tile, gd_gpu_step *step)
 {
     gd_gpu_define(step, "DOWN", "%d", tile->down);
     gd_gpu_define(step, "WORK_M", "%d", tile->work_m);
     gd_gpu_define(step, "WORK_N", "%d", tile->work_n);
     gd_gpu_define(step, "DEPTH", "%d", tile->depth);
-    gd_gpu_define(step, "RESIDENT", "%d", resident);
 }
 
 /* The functions that are named after the kind. */
@@ -293,11 +291,13 @@ static void add_product(const product *o, gd_gpu_job *job, int64_t first, int64_
         gd_gpu_add_kernel(job, is_large ? "product_large" : "product",
                           plan->pieces * (is_split ? blocks : 1), GD_GPU_PRODUCT_ITEMS);
     gd_gpu_define(step, "T", "%s", element_of(o->size.dtype));
-    define_tile(&plan->tile, is_large ? LARGE_RESIDENT : plan->tile.resident, step);
+    define_tile(&plan->tile, step);
     define_order(o, step);
     if (is_large) {
+        gd_gpu_define(step, "RESIDENT", "LARGE_RESIDENT");
         define_contiguity(call, step);
     } else {
+        gd_gpu_define(step, "RESIDENT", "%d", plan->tile.resident);
         define_kind(o, step);
         if (o->conv)
             define_images(o, step);
