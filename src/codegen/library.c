@@ -137,8 +137,8 @@ static bool begins(const char *line, const char *with)
 static size_t defined_name(const char *line, const char **name)
 {
     const char *end = line;
-    if (begins(line, "KERNEL(")) {
-        *name = line + strlen("KERNEL(");
+    if (begins(line, "KERNEL(") || begins(line, "KERNEL_OF(")) {
+        *name = strchr(line, '(') + 1;
         return strcspn(*name, ",");
     }
     if (begins(line, "#define ") || begins(line, "typedef struct ")) {
