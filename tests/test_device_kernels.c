@@ -489,7 +489,7 @@ static void functions_that_are_given_local_memory_are_part_of_their_kernel(void 
         while (begin > text.text &&
                !(begin[-1] == '\n' && !strchr(" \n{", *begin) && strncmp(begin, "#pragma", 7) != 0))
             begin--;
-        if (*begin == '#' || *begin == '/' || strncmp(begin, "KERNEL(", 7) == 0)
+        if (*begin == '#' || *begin == '/' || strncmp(begin, "KERNEL", 6) == 0)
             continue;
         given++;
         if (strncmp(begin, "GD_LOCAL_INLINE ", 16) != 0)

@@ -163,7 +163,10 @@ static gd_gpu_step *add_kernel(const gd_kernel_call *call, const sizes *s, gd_gp
 static bool is_taken(const gd_kernel_call *call, const sizes *s)
 {
     const gd_dtype dtype = call->in[0].layout->dtype;
-    return (dtype == GD_F32 || dtype == GD_F64) && s->d > 0 && s->dv > 0;
+    const double most = INT32_MAX / 2; /* the kernels count in 32 bits */
+    return (dtype == GD_F32 || dtype == GD_F64) && s->d > 0 && s->dv > 0 && (double)s->d < most &&
+           (double)s->dv < most && (double)s->tk < most &&
+           (double)s->entries * (double)(s->tq > GD_ATTENTION_QUERIES ? s->tq : 1) < most;
 }
 
 static bool is_f64(const gd_kernel_call *call)
