@@ -137,7 +137,7 @@ static bool begins(const char *line, const char *with)
 static size_t defined_name(const char *line, const char **name)
 {
     const char *end = line;
-    if (begins(line, "KERNEL(") || begins(line, "KERNEL_OF(")) {
+    if (begins(line, "KERNEL(")) {
         *name = strchr(line, '(') + 1;
         return strcspn(*name, ",");
     }

@@ -11,7 +11,8 @@
 #include "ops/attrs.h"
 
 enum {
-    QUERIES = 32,         /* that a group of attention_rows does, of 128 items */
+    QUERIES = 32,         /* that a group of attention_rows does */
+    ROW_ITEMS = 128,      /* of it */
     PART = 64,            /* rows and columns that a group of the gradient makes, of 256 items */
     F64_ITEMS = 64,       /* each a query, or a key */
     OPERANDS = 3,         /* q, k, v */
@@ -152,6 +153,8 @@ static gd_gpu_step *add_kernel(const gd_kernel_call *call, const sizes *s, gd_gp
     gd_gpu_define(step, "MASKED", "%d", masked_of(call, extras));
     gd_gpu_define(step, "IS_WIDE", "%d", width > PART);
     gd_gpu_define(step, "IS_LONG", "%d", width > GD_GEMM_KC);
+    if (call->in[0].layout->dtype == GD_F32) /* as many groups as registers allow */
+        gd_gpu_define(step, "RESIDENT", "%d", items > ROW_ITEMS ? 2 : 3);
     for (int i = 0; i < OPERANDS; i++)
         gd_gpu_add_place(step, i);
     for (int as = 0; as < 2; as++) /* numbers, flags */
@@ -185,7 +188,7 @@ bool gd_gpu_describe_attention(const gd_kernel_call *call, gd_gpu_job *job)
         return true;
     gd_gpu_step *step =
         is_f64(call) ? add_kernel(call, &s, job, "attention_rows_f64", groups, F64_ITEMS, OPERANDS)
-                     : add_kernel(call, &s, job, "attention_rows", groups, 128, OPERANDS);
+                     : add_kernel(call, &s, job, "attention_rows", groups, ROW_ITEMS, OPERANDS);
     gd_gpu_add_place(step, call->n);
     add_numbers(call, &s, step, OPERANDS);
     return true;

@@ -107,8 +107,10 @@ gd_gpu_product_plan gd_gpu_product_choose(const gd_gpu_product_size *size)
         candidate c = candidates[i];
         if (c.is_f32 && size->dtype != GD_F32)
             continue;
-        if (gd_dtype_size(size->dtype) > 4 && c.tile.work_m > 1)
+        if (gd_dtype_size(size->dtype) > 4 && c.tile.work_m > 1) {
             c.tile.depth /= 2;
+            c.tile.resident = 1;
+        }
         const gd_gpu_product_plan plan = plan_of(&c, size);
         if (best.pieces == 0 || plan.cycles < best.cycles)
             best = plan;
