@@ -151,6 +151,8 @@ static gd_gpu_step *add_kernel(const gd_kernel_call *call, const sizes *s, gd_gp
     gd_gpu_define(step, "MASKED", "%d", masked_of(call, extras));
     gd_gpu_define(step, "IS_WIDE", "%d", width > PART);
     gd_gpu_define(step, "IS_LONG", "%d", width > GD_GEMM_KC);
+    gd_gpu_define(step, "GROUPS", "%d", /* as registers allow */
+                  attr->has_mask || attr->dropout > 0 || width > GD_GEMM_KC ? 2 : 3);
     for (int i = 0; i < OPERANDS; i++)
         gd_gpu_add_place(step, i);
     for (int as = 0; as < 2; as++) /* numbers, flags */
