@@ -153,8 +153,9 @@ static gd_gpu_step *add_kernel(const gd_kernel_call *call, const sizes *s, gd_gp
     gd_gpu_define(step, "MASKED", "%d", masked_of(call, extras));
     gd_gpu_define(step, "IS_WIDE", "%d", width > PART);
     gd_gpu_define(step, "IS_LONG", "%d", width > GD_GEMM_KC);
-    if (call->in[0].layout->dtype == GD_F32) /* as many groups as registers allow */
-        gd_gpu_define(step, "RESIDENT", "%d", items > ROW_ITEMS ? 2 : 3);
+    const bool is_plain = !attr->has_mask && attr->dropout == 0 && width <= GD_GEMM_KC;
+    if (call->in[0].layout->dtype == GD_F32) /* as registers allow */
+        gd_gpu_define(step, "RESIDENT", "%d", items == ROW_ITEMS && is_plain ? 3 : 2);
     for (int i = 0; i < OPERANDS; i++)
         gd_gpu_add_place(step, i);
     for (int as = 0; as < 2; as++) /* numbers, flags */
