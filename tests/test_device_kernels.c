@@ -384,6 +384,7 @@ static const kernel_case cases[] = {
     { "attention", attention_of, { 1, 1, 70, 600, 64, 72, CAUSAL | DROPOUT, 0 }, false },
     { "attention_grad", attention_of, { 4, 2, 100, 100, 64, 64, CAUSAL, 1 }, false },
     { "attention_grad", attention_of, { 2, 2, 257, 601, 64, 64, CAUSAL | DROPOUT, 1 }, false },
+    { "attention_grad", attention_of, { 40, 20, 300, 600, 3, 2, CAUSAL, 1 }, false }, /* in turns */
     { "recurrent", recurrent_of, { 3, 5, 150, GD_CELL_RNN, 0, 0 }, false },
     { "recurrent", recurrent_of, { 3, 4, 300, GD_CELL_RNN_RELU, REVERSED, 0 }, false },
     { "recurrent", recurrent_of, { 4, 5, 140, GD_CELL_LSTM, LENGTHS | ACROSS, 0 }, false },

@@ -155,7 +155,10 @@ static gd_gpu_step *add_kernel(const gd_kernel_call *call, const sizes *s, gd_gp
     gd_gpu_define(step, "IS_LONG", "%d", width > GD_GEMM_KC);
     const bool is_plain = !attr->has_mask && attr->dropout == 0 && width <= GD_GEMM_KC;
     if (call->in[0].layout->dtype == GD_F32) /* as registers allow */
-        gd_gpu_define(step, "RESIDENT", "%d", items == ROW_ITEMS && is_plain ? 3 : 2);
+        gd_gpu_define(step, "RESIDENT", "%s",
+                      items > ROW_ITEMS ? "GRAD_RESIDENT"
+                      : is_plain        ? "3"
+                                        : "2");
     for (int i = 0; i < OPERANDS; i++)
         gd_gpu_add_place(step, i);
     for (int as = 0; as < 2; as++) /* numbers, flags */
@@ -164,13 +167,25 @@ static gd_gpu_step *add_kernel(const gd_kernel_call *call, const sizes *s, gd_gp
     return step;
 }
 
+/* Whether strides along the last two axes are numbers of 32 bits. */
+static bool has_short_rows(const gd_layout *x)
+{
+    bool all = true;
+    for (int axis = 1; axis <= 2; axis++)
+        all &= step_of(x, axis) > -INT32_MAX && step_of(x, axis) < INT32_MAX;
+    return all;
+}
+
 static bool is_taken(const gd_kernel_call *call, const sizes *s)
 {
     const gd_dtype dtype = call->in[0].layout->dtype;
-    const double most = INT32_MAX / 2; /* the kernels count in 32 bits */
-    return (dtype == GD_F32 || dtype == GD_F64) && s->d > 0 && s->dv > 0 && (double)s->d < most &&
-           (double)s->dv < most && (double)s->tk < most &&
-           (double)s->entries * (double)(s->tq > GD_ATTENTION_QUERIES ? s->tq : 1) < most;
+    const double most = INT32_MAX / 2; /* kernels count rows, and those of a result, in 32 bits */
+    bool is_small = (double)s->entries * (double)(s->tq + 1) < most && (double)s->tk < most &&
+                    (double)s->heads * (double)(s->d + s->dv) < most / 2;
+    for (int i = 0; i < 5; i++)
+        if (i < OPERANDS || (i == 4 && call->op->id == GD_OP_attention_grad))
+            is_small &= has_short_rows(call->in[i].layout);
+    return (dtype == GD_F32 || dtype == GD_F64) && s->d > 0 && s->dv > 0 && is_small;
 }
 
 static bool is_f64(const gd_kernel_call *call)
