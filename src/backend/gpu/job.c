@@ -253,11 +253,12 @@ typedef struct job_turn {
     int64_t number, of;
 } job_turn;
 
-/* `launch` has all but the places and the turn. *has_bias: whether a product added it. */
-static gd_status launch_at(const gd_kernel_call *call, gd_gpu_launch *launch, const int8_t *operand,
-                           step_kind kind, job_turn turn, bool *has_bias)
+/* `described` has all but the places and the turn. *has_bias: whether a product added it. */
+static gd_status launch_at(const gd_kernel_call *call, const gd_gpu_launch *described,
+                           const int8_t *operand, step_kind kind, job_turn turn, bool *has_bias)
 {
     gd_gpu *gpu = (gd_gpu *)call->device;
+    gd_gpu_launch launch = *described;
     gd_gpu_place place[GD_GPU_PLACES];
     int64_t numbers[GD_GPU_NUMBERS];
     gd_status status = GD_OK;
@@ -265,20 +266,19 @@ static gd_status launch_at(const gd_kernel_call *call, gd_gpu_launch *launch, co
         return GD_OK;
     if (kind.is_copy && gd_gpu_address_of(call, operand[0]) == gd_gpu_address_of(call, operand[1]))
         return GD_OK;
-    for (int i = 0; status == GD_OK && i < launch->places; i++)
+    for (int i = 0; status == GD_OK && i < launch.places; i++)
         status = gd_gpu_place_of(gpu, gd_gpu_address_of(call, operand[i]), &place[i]);
-    launch->place = place;
+    launch.place = place;
     if (turn.of > 1) {
-        memcpy(numbers, launch->number, sizeof *numbers * (size_t)launch->numbers);
+        memcpy(numbers, launch.number, sizeof *numbers * (size_t)launch.numbers);
         numbers[0] = turn.number;
-        launch->number = numbers;
+        launch.number = numbers;
     }
     gpu->launched++;
     if (status == GD_OK)
-        status = kind.is_product ? gd_gpu_run_library_product(gpu, launch->number, place, has_bias)
-                 : kind.is_convolution ? run_convolution(gpu, launch->number, place)
-                                       : gpu->driver->launch(gpu, launch);
-    launch->place = NULL;
+        status = kind.is_product ? gd_gpu_run_library_product(gpu, launch.number, place, has_bias)
+                 : kind.is_convolution ? run_convolution(gpu, launch.number, place)
+                                       : gpu->driver->launch(gpu, &launch);
     return status;
 }
 

@@ -97,9 +97,10 @@ static double cycles_of(const tiling *t, const sizes *s, int blocks)
 /* The tiling that takes least, by estimate. */
 static tiling choose(const sizes *s, int items, int blocks)
 {
-    tiling best = { .cycles = -1 }, t;
+    tiling best = { 1, 1, 1, 1, 1, LEAST_DEPTH, -1 }, t;
     const int most = s->bytes == 8 ? 2 : 4;
-    for (t.lanes = 1; t.lanes <= MOST_LANES && (t.lanes - 1) * BLOCK < s->k; t.lanes *= 2)
+    for (t.lanes = 1; t.lanes <= MOST_LANES && (t.lanes == 1 || (t.lanes - 1) * BLOCK < s->k);
+         t.lanes *= 2)
         for (t.depth = LEAST_DEPTH; t.depth <= MOST_DEPTH; t.depth *= 2)
             for (t.rows = 1; t.rows <= most; t.rows *= 2)
                 for (t.columns = 1; t.columns <= most; t.columns *= 2)
