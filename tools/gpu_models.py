@@ -1,6 +1,6 @@
 """Part `models` of tools/gpu-check: training steps of whole networks on a device, ours beside PyTorch's on the same one.
 
-    gpu_models.run(check, suites, seconds)
+    gpu_models.run(check, suites, ways, seconds, profile_peers)
 
 Sides are processes: ours (bench/cnn.c, bench/gpt.c with BENCH_DEVICE) in each class of numbers and as one kernel, and one of PyTorch
 for each network with TF32 off and on (bench/peers/device_torch.py), which has several ways. What takes long, starting and compiling, is
