@@ -1,8 +1,10 @@
 # cmake -DFILES=a,b -DNAME=symbol -DOUT=file.c -P EmbedText.cmake
 #
 # Writes FILES, one after another, as the array NAME of NAME_size bytes. From C headers goes what does not belong into
-# generated C: the comment at the head of the file, its include guard, its #includes, and all comments.
+# generated C: the comment at the head of the file, its include guard, its #includes, and all comments. Comments go from the
+# texts for devices, too, which nobody reads there.
 string(REPLACE "," ";" files "${FILES}")
+set(comment "/\\*([^*]|\\*[^/])*\\*/")
 set(all "@N\n")
 foreach(file IN LISTS files)
     file(READ "${file}" text)
@@ -17,7 +19,8 @@ foreach(file IN LISTS files)
         endif()
         string(SUBSTRING "${text}" 0 ${end} text)
         string(REGEX REPLACE "#include [^\n]*\n" "" text "${text}")
-        set(comment "/\\*([^*]|\\*[^/])*\\*/")
+    endif()
+    if(file MATCHES "\\.h$|/device/")
         string(REGEX REPLACE "\n( *${comment}\n)+" "\n" text "${text}")
         string(REGEX REPLACE " *${comment}" "" text "${text}")
     endif()
