@@ -56,10 +56,6 @@ typedef struct gd_compile_options {
      * are rounded at each use (gradus/precision.h), without copies beside the plan's memory. */
     size_t memory_limit GD_DEFAULT(SIZE_MAX);
     bool detached; /* results have no history: nothing is kept for a gradient through them */
-    /* Passes of the compiler to switch off, to find out what one of them does: "-fuse,-cse"; all but
-     * one: "-all,+fuse". NULL: what the environment variable GRADUS_PASSES says now; "": all are on.
-     * A name that is none is GD_ERR_INVALID. The bits are the same under any of them. */
-    const char *passes;
     /* For inference: tensors that the body reads from outside, but for those it assigns to, stay as
      * they are from a plan's first run on. The CPU then packs weights of matrix products once, where
      * that is faster, and each plan keeps them so, beside its memory (stats.packed_bytes; nothing with
@@ -68,6 +64,10 @@ typedef struct gd_compile_options {
      * next call. NOT noticed is what is written through an address: of gd_tensor_data, without
      * gd_tensor_modified, or by DLPack. With GD_MODE_EAGER it has no effect. */
     bool frozen;
+    /* Passes of the compiler to switch off, to find out what one of them does: "-fuse,-cse"; all but
+     * one: "-all,+fuse". NULL: what the environment variable GRADUS_PASSES says now; "": all are on.
+     * A name that is none is GD_ERR_INVALID. The bits are the same under any of them. */
+    const char *passes;
 } gd_compile_options;
 #define GD_COMPILE_DEFAULTS \
     .size = sizeof(gd_compile_options), .cache_limit = 16, .memory_limit = SIZE_MAX, .passes = NULL

@@ -11,8 +11,8 @@
 
 /* Packing B pays over so many rows, if the rows of B that a tile reads take more than so many
  * pages; copying panels of a transposed A pays over so many columns. Up to CHAIN_ROWS rows of a
- * narrow product are taken one by one. B that is packed once may be read so by up to
- * ONCE_ROWS rows where A would be B else, and takes at most so many blocks where numbers are widened. */
+ * narrow product are taken one by one. With B packed once, a product of at most ONCE_ROWS rows need
+ * not be transposed; where packing widens B, it may take ONCE_BLOCKS blocks. */
 #define DIRECT_ROWS    16
 #define ONCE_ROWS      12
 #define ONCE_BLOCKS    4
@@ -263,7 +263,7 @@ static bool packing_once_pays(const gd_gemm_micro *micro, const gd_gemm_args *ar
         return false;
     /* 8 x 768 x 768, B transposed: 0.11 ms instead of 0.23. */
     if (plan->transposed.taken)
-        return args->m <= ONCE_ROWS && args->n >= micro->columns && args->c_col_stride == 1;
+        return p->n <= ONCE_ROWS && p->m >= micro->columns && args->c_col_stride == 1;
     if (plan->way.taken != GD_GEMM_BLOCKS)
         return false;
     /* It need not be packed at each run: 32 x 768 x 2304: 1.1 ms instead of 1.5. */
