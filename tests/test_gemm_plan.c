@@ -97,6 +97,44 @@ static void test_ways(void **state)
         }
 }
 
+/* B that stays as it is is packed once where that is faster. */
+static void test_packed_once(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t m, k, n;
+        bool b_transposed, once;
+    } all[] = {
+        { 17, 768, 2304, false, true }, /* else packed at each run */
+        { 4, 768, 2304, false, true },  /* else read by pages */
+        { 64, 100, 128, false, false }, /* in place, few pages */
+        { 64, 100, 120, false, true },  /* the same, vectors in two cache lines */
+        { 64, 100, 128, true, true },   /* transposed in memory */
+        { 1, 768, 2304, false, false }, /* one row reads B once */
+        { 1, 768, 2304, true, false },  /* the same */
+        { 64, 100, 1, false, false },   /* one column */
+        { 64, 0, 120, false, false },   /* nothing to read */
+    };
+    gd_paths paths = { .block_bytes = (size_t)1 << 20 };
+    for (size_t i = 0; i < COUNT(micros); i++)
+        for (size_t e = 0; e < COUNT(all); e++) {
+            gd_gemm_args args =
+                describe(all[e].m, all[e].k, all[e].n, false, all[e].b_transposed, &paths);
+            assert_int_equal(gd_gemm_packs_once(micros[i], &args), all[e].once);
+            args.batch_rank = 1; /* a B for each product */
+            args.batch_shape[0] = 3;
+            args.a_batch_stride[0] = args.m * args.k;
+            args.b_batch_stride[0] = args.k * args.n;
+            args.c_batch_stride[0] = args.m * args.n;
+            assert_false(gd_gemm_packs_once(micros[i], &args));
+            args.b_batch_stride[0] = 0; /* one for all: rows of one product */
+            assert_int_equal(gd_gemm_packs_once(micros[i], &args), all[e].once || args.m == 1);
+        }
+    paths.matmul = GD_MATMUL_DIRECT;
+    const gd_gemm_args forced = describe(17, 768, 2304, false, false, &paths);
+    assert_false(gd_gemm_packs_once(micros[0], &forced));
+}
+
 static void test_few_columns(void **state)
 {
     (void)state;
@@ -198,9 +236,9 @@ static void test_explained(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_ways),      cmocka_unit_test(test_few_columns),
-        cmocka_unit_test(test_forced),    cmocka_unit_test(test_threads_change),
-        cmocka_unit_test(test_explained),
+        cmocka_unit_test(test_ways),           cmocka_unit_test(test_packed_once),
+        cmocka_unit_test(test_few_columns),    cmocka_unit_test(test_forced),
+        cmocka_unit_test(test_threads_change), cmocka_unit_test(test_explained),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -56,6 +56,14 @@ typedef struct gd_compile_options {
      * are rounded at each use (gradus/precision.h), without copies beside the plan's memory. */
     size_t memory_limit GD_DEFAULT(SIZE_MAX);
     bool detached; /* results have no history: nothing is kept for a gradient through them */
+    /* For inference: tensors that the body reads from outside, but for those it assigns to, stay as
+     * they are from a plan's first run on. The CPU then packs weights of matrix products once, where
+     * that is faster, and each plan keeps them so, beside its memory (stats.packed_bytes; nothing with
+     * a memory_limit). The bits are the same. What changes a tensor through this library (an op in
+     * place, an optimizer, loading, gd_tensor_write) is noticed, and weights are packed anew at the
+     * next call. NOT noticed is what is written through an address: of gd_tensor_data, without
+     * gd_tensor_modified, or by DLPack. With GD_MODE_EAGER it has no effect. */
+    bool frozen;
     /* Passes of the compiler to switch off, to find out what one of them does: "-fuse,-cse"; all but
      * one: "-all,+fuse". NULL: what the environment variable GRADUS_PASSES says now; "": all are on.
      * A name that is none is GD_ERR_INVALID. The bits are the same under any of them. */
@@ -160,6 +168,7 @@ typedef struct gd_plan_stats {
     size_t live_bytes;      /* the most bytes alive at once: a lower bound for it */
     int recomputed;         /* ops computed again to stay within .memory_limit */
     double compile_seconds; /* trace and planning */
+    size_t packed_bytes;    /* of weights packed once, beside arena_bytes: see .frozen */
 } gd_plan_stats;
 GD_API gd_plan_stats gd_function_stats(const gd_function *function);
 

@@ -376,15 +376,15 @@ if TYPE_CHECKING:
 
     @overload
     def compile(function: Callable[P, R], *, mode: str = "compiled", cache_limit: int | None = None, memory_limit: int | None = None,
-                detached: bool = False) -> Function[P, R]: ...
+                detached: bool = False, frozen: bool = False) -> Function[P, R]: ...
 
     @overload
     def compile(*, mode: str = "compiled", cache_limit: int | None = None, memory_limit: int | None = None,
-                detached: bool = False) -> Callable[[Callable[P, R]], Function[P, R]]: ...
+                detached: bool = False, frozen: bool = False) -> Callable[[Callable[P, R]], Function[P, R]]: ...
 
 
 def compile(function: Any = None, *, mode: str = "compiled", cache_limit: int | None = None,
-            memory_limit: int | None = None, detached: bool = False) -> Any:
+            memory_limit: int | None = None, detached: bool = False, frozen: bool = False) -> Any:
     """Make of a function on tensors one call of the library. A decorator.
 
         @gd.compile
@@ -397,8 +397,12 @@ def compile(function: Any = None, *, mode: str = "compiled", cache_limit: int | 
     constants, and a plan is made for each of their values. Captured tensors, parameters and the state of optimizers are read
     and written at every call. What asks for a value (if x > 0, x.item()) raises TracingError: use gd.where, or mode="lazy".
     mode="eager" just runs the function, for debugging. The results are those of mode="eager", bit for bit.
+
+    frozen=True is for inference: captured tensors that the function does not assign to stay as they are, and weights of matrix
+    products are packed once, where that is faster. Ops in place, optimizers and loading are noticed, and weights packed anew;
+    NOT noticed is what NumPy or others write into a tensor's memory, by its address or DLPack.
     """
-    options = {"mode": mode, "detached": detached}
+    options = {"mode": mode, "detached": detached, "frozen": frozen}
     if mode not in _api.ENUMS["gd_mode"]:
         raise _lib.InvalidError(f"mode {mode!r}: expected one of {', '.join(_api.ENUMS['gd_mode'])}")
     options.update({name: value for name, value in (("cache_limit", cache_limit), ("memory_limit", memory_limit))

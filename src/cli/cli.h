@@ -367,6 +367,7 @@ typedef struct cli_compiled_options {
     int64_t batch;
     int64_t length;        /* of a language model: tokens of a sequence; 0: the most it takes */
     bool train;            /* forward, backward and update, else inference */
+    bool frozen;           /* gd_compile_options.frozen */
     size_t memory_limit;   /* of the plan; SIZE_MAX: none */
     const char *optimizer; /* of gd_optimizer_create */
     double lr;             /* NaN: the optimizer's */

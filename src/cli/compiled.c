@@ -153,8 +153,9 @@ static bool compile(cli_compiled *c, const cli_compiled_options *options)
     if (c->network.language && options->network.weights &&
         gd_module_load(module, options->network.weights) != GD_OK)
         return false;
-    c->function = gd_compile(c->network.context, options->train ? train : infer, c,
-                             .detached = true, .memory_limit = options->memory_limit);
+    c->function =
+        gd_compile(c->network.context, options->train ? train : infer, c, .detached = true,
+                   .memory_limit = options->memory_limit, .frozen = options->frozen);
     return gd_function_prepare(c->function, c->input_count, c->inputs) == GD_OK;
 }
 

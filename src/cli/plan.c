@@ -8,7 +8,7 @@ typedef struct settings {
     const char *model, *optimizer, *trace, *svg;
     const char *device;
     int64_t batch, length, threads, runs, memory_limit;
-    bool train, dot, profile, explain;
+    bool train, frozen, dot, profile, explain;
 } settings;
 
 /* The text of a function with the conventions of gd_tensor_format; the caller frees it. */
@@ -173,6 +173,8 @@ int cli_plan(int argc, char **argv)
           &s.trace, 0, 0 },
         { "memory-limit", "BYTES", "compute values again until the plan takes no more memory",
           CLI_WHOLE, &s.memory_limit, 0, 1e18 },
+        { "frozen", NULL, "pack weights once, as gd_compile does with .frozen", CLI_FLAG, &s.frozen,
+          0, 0 },
         { "runs", "N", "runs to measure (default: 20)", CLI_WHOLE, &s.runs, 1, 1e6 },
         { "threads", "N", "threads to compute with (default: 1)", CLI_WHOLE, &s.threads, 1, 256 },
         CLI_DEVICE_OPTION(&s.device),
@@ -200,6 +202,7 @@ int cli_plan(int argc, char **argv)
         .batch = s.batch,
         .length = s.length,
         .train = s.train,
+        .frozen = s.frozen,
         .memory_limit = s.memory_limit < 0 ? SIZE_MAX : (size_t)s.memory_limit,
         .optimizer = s.optimizer,
         .lr = NAN

@@ -93,7 +93,7 @@ gd_function *gd_compile_with(gd_context *context, gd_function_body body, void *u
     function->user = user;
     function->mode = o.mode;
     function->detached = o.detached;
-    function->options = (gd_plan_options){ o.memory_limit, passes_off };
+    function->options = (gd_plan_options){ o.memory_limit, passes_off, o.frozen };
     function->limit = (size_t)o.cache_limit;
     if (gd_context_adopt(context, function, destroy) != GD_OK) {
         destroy(function);

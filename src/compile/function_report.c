@@ -29,6 +29,7 @@ gd_plan_stats gd_function_stats(const gd_function *function)
     stats.arena_bytes = plan->memory.bytes;
     stats.live_bytes = plan->memory.live_bytes;
     stats.compile_seconds = plan->compile_seconds;
+    stats.packed_bytes = gd_packed_bytes(&plan->packed);
     return stats;
 }
 

@@ -56,6 +56,7 @@ typedef struct gd_ir_copy {
 typedef struct gd_plan_options {
     size_t memory_limit; /* of the plan's block; SIZE_MAX: none */
     uint32_t passes_off; /* bit i: pass i (compile/passes.c) does not run */
+    bool frozen;         /* tensors outside that it does not assign to stay as they are */
 } gd_plan_options;
 
 typedef struct gd_ir {

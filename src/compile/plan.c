@@ -106,6 +106,8 @@ static gd_status make_step(gd_plan *plan, gd_step *step, int32_t value)
         return gd_fail(GD_ERR_UNSUPPORTED,
                        "gd_compile: device %s has no kernel for %s as it is here", device->name,
                        v->op->name);
+    if (status == GD_OK)
+        status = gd_packed_take(&plan->packed, &plan->ir, v, &step->call);
     return status == GD_OK ? prepare(plan, &step->call) : status;
 }
 
@@ -349,6 +351,7 @@ void gd_plan_free(gd_plan *plan)
     gd_free(plan->calls);
     gd_storage_drop(plan->ir.context, plan->block);
     gd_storage_drop(plan->ir.context, plan->kept);
+    gd_packed_free(&plan->packed, plan->ir.context);
     gd_free(plan->steps);
     gd_free(plan->patches);
     gd_free(plan->written);
@@ -529,9 +532,9 @@ static gd_status preserve_results(gd_plan *plan, gd_tensor *const *inputs)
     return status;
 }
 
-/* Working copies that the plan reads are those of the parameters as they are; those that it makes
- * belong to nothing until it has run to its end. */
-static gd_status begin_copies(const gd_plan *plan)
+/* Working copies and packed operands that the plan reads are those of the parameters as they are;
+ * copies that it makes belong to nothing until it has run to its end. */
+static gd_status begin_copies(gd_plan *plan)
 {
     gd_status status = GD_OK;
     for (size_t i = 0; status == GD_OK && i < plan->ir.copy_count; i++) {
@@ -541,6 +544,8 @@ static gd_status begin_copies(const gd_plan *plan)
         if (c->is_updated)
             gd_working_copy_forget(c->copy);
     }
+    if (status == GD_OK)
+        gd_packed_refresh(&plan->packed);
     return status;
 }
 

@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "compile/ir.h"
 #include "compile/memory.h"
+#include "compile/packed.h"
 #include "compile/passes.h"
 
 typedef struct gd_step {
@@ -50,6 +51,7 @@ typedef struct gd_plan {
     const gd_kernel_call *
         *calls;        /* of the steps, for a device that runs them all at once; else NULL */
     gd_replay *replay; /* the device's */
+    gd_packed packed;  /* operands of steps */
     gd_patch *patches;
     size_t n_patches, patch_capacity;
     gd_storage *kept; /* of arguments that are results of the call before; NULL: there were none */

@@ -164,6 +164,14 @@ static void add_copies(const gd_plan *plan, gd_text *text)
     gd_text_add(text, "\n");
 }
 
+static void add_packed(const gd_plan *plan, gd_text *text)
+{
+    const size_t count = plan->packed.count;
+    if (count > 0)
+        gd_text_add(text, "%zu operand%s packed once, %zu B beside the block\n", count,
+                    count == 1 ? "" : "s", gd_packed_bytes(&plan->packed));
+}
+
 void gd_plan_add_text(const gd_plan *plan, bool explained, gd_text *text)
 {
     double all_bytes = 0, all_flops = 0;
@@ -195,6 +203,7 @@ void gd_plan_add_text(const gd_plan *plan, bool explained, gd_text *text)
                     : 1.0,
                 plan->memory.constant_bytes);
     add_copies(plan, text);
+    add_packed(plan, text);
     explain_calls(plan, text);
     gd_text_add(text, "passes on %d traced ops:", plan->nodes_traced);
     for (int i = 0; i < GD_PASS_COUNT; i++) {

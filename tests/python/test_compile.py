@@ -128,6 +128,20 @@ def test_modes_give_the_same_bits(mode):
         assert [t.tobytes() for t in g(x, w)] == [t.tobytes() for t in expected]
 
 
+@pytest.mark.parametrize("dtype", ["f32", "f64", "bf16"])
+def test_frozen_functions_give_the_same_bits(dtype):
+    gd.seed(4)
+    x, w = gd.randn(9, 300).to(dtype), gd.randn(300, 117).to(dtype)
+    plain, frozen = gd.compile(lambda x: x @ w), gd.compile(lambda x: x @ w, frozen=True)
+    for _ in range(2):
+        assert frozen(x).tobytes() == plain(x).tobytes()
+    assert "1 operand packed once" in frozen.plan() and frozen.stats.packed_bytes > 0
+    assert "packed once" not in plain.plan() and plain.stats.packed_bytes == 0
+    before = frozen(x).tobytes()
+    w.copy_(w + 1)
+    assert frozen(x).tobytes() == plain(x).tobytes() != before
+
+
 def test_none_as_result_and_numpy_as_argument():
     np = pytest.importorskip("numpy")
     total = gd.zeros(2)

@@ -66,6 +66,9 @@ void gd_cpu_register_matmul(gd_kernel_fn *kernel); /* matmul linear */
 bool gd_cpu_is_product(const gd_kernel_call *call);
 size_t gd_cpu_product_prepare_bytes(void);
 gd_status gd_cpu_product_prepare(const gd_kernel_call *call, void *memory);
+/* Its second operand packed once: gd_backend.pack. */
+size_t gd_cpu_product_pack_bytes(const gd_kernel_call *call);
+void gd_cpu_product_pack(const gd_kernel_call *call, void *memory);
 gd_workspace gd_cpu_product_scratch(const gd_kernel_call *call);
 gd_workspace gd_cpu_convolution_scratch(const gd_kernel_call *call);
 gd_workspace gd_cpu_quantized_scratch(const gd_kernel_call *call);

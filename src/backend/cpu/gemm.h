@@ -84,10 +84,11 @@ typedef struct gd_gemm_args {
      * the result of a ReLU becomes the gradient by its operand. Not with accumulate. */
     const void *relu_result;
     const gd_gemm_access *access; /* or NULL */
-    /* B as gd_gemm_pack_ahead left it; b is not read. NULL: it has not been packed. With it there
-     * are no batch and no access, and one thread. */
+    /* B as gd_gemm_pack_ahead left it; b is not read. NULL: it has not been packed. With it there is
+     * no access, and all products of the batch have the same B. */
     const void *b_packed;
-    /* With b_packed: what the caller reads and writes next, `fetches` of them. */
+    /* With b_packed, no batch and one thread: what the caller reads and writes next, `fetches` of
+     * them. */
     const gd_gemm_fetch *fetch;
     int fetches;
     bool accumulate; /* add the block sums to what C holds, in order: c = ((c + s0) + s1) + … */

@@ -235,6 +235,8 @@ static void multiply_panel(const block *b, int64_t row, int64_t rows)
         set_columns(b, row, j, vectors, ragged, &t, bias);
         if (p->fetches > 0)
             set_fetch(b, row, j, &t);
+        else if (p->b_packed && row == 0 && p->k * p->n > GD_GEMM_LARGE) /* the next panel */
+            t.next_b = b->packed_depth * (vectors << micro->lane_shift);
         t.c = (char *)p->c + (row * p->c_row + (b->column + j) * p->c_col) * micro->c_bytes;
         if (p->access && p->access->find_c)
             tile_by_runs(p, micro, t, rows, b->column + j, !ragged && whole_rows);
@@ -299,12 +301,12 @@ static size_t packed_bytes(const gd_gemm_micro *micro, const gd_gemm_plan *plan,
     return (size_t)(columns * deepest * micro->b_packed_bytes);
 }
 
-/* Number `at` of the block of k that begins at `step`. */
-static char *packed_ahead(const gd_gemm_micro *micro, const gd_gemm_product *p, int64_t step,
-                          int64_t at)
+/* The block of B that gd_gemm_pack_ahead has packed. Its panels are those of the whole product. */
+static char *packed_ahead(const block *b)
 {
-    const int64_t width = gd_gemm_vectors(micro, p->n) << micro->lane_shift;
-    return (char *)(uintptr_t)p->b_packed + (step * width + at) * micro->b_packed_bytes;
+    const gd_gemm_product *p = b->p;
+    const int64_t at = b->step * p->b_width + (p->column + b->column) * b->packed_depth;
+    return (char *)(uintptr_t)p->b_packed + at * b->micro->b_packed_bytes;
 }
 
 size_t gd_gemm_ahead_bytes(const gd_gemm_micro *micro, int64_t k, int64_t n)
@@ -346,7 +348,7 @@ static void multiply_blocks(const gd_gemm_micro *micro, const gd_gemm_plan *plan
             b.depth = gd_gemm_least(p->k - b.step, micro->depth);
             b.packed_depth = unit == 1 ? b.depth : (b.depth + unit - 1) / unit * unit;
             if (p->b_packed)
-                b.packed = packed_ahead(micro, p, b.step, b.column * b.packed_depth);
+                b.packed = packed_ahead(&b);
             pack_columns(&b);
             multiply_block(&b);
         }
@@ -409,7 +411,7 @@ static void locate(const gd_gemm_plan *plan, int64_t batch, int64_t *a, int64_t 
 }
 
 /* Piece `index` of the batch, *p, which is the first product before. Columns are cut at whole
- * vectors. */
+ * vectors; of a packed B, at whole panels. */
 static void get_piece(const gd_gemm_micro *micro, const gd_gemm_plan *plan, int64_t index,
                       gd_gemm_product *p)
 {
@@ -419,11 +421,12 @@ static void get_piece(const gd_gemm_micro *micro, const gd_gemm_plan *plan, int6
         const int64_t part = index % (plan->row_parts * plan->column_parts);
         batch = index / (plan->row_parts * plan->column_parts);
         const int64_t i = part / plan->column_parts, j = part % plan->column_parts;
-        const int64_t m = p->m, n = p->n, vectors = gd_gemm_vectors(micro, n);
+        const int64_t m = p->m, n = p->n, unit = p->b_packed ? micro->columns : micro->lanes;
+        const int64_t units = (n + unit - 1) / unit;
         row = m * i / plan->row_parts;
-        column = vectors * j / plan->column_parts * micro->lanes;
+        column = units * j / plan->column_parts * unit;
         p->m = m * (i + 1) / plan->row_parts - row;
-        p->n = gd_gemm_least(vectors * (j + 1) / plan->column_parts * micro->lanes, n) - column;
+        p->n = gd_gemm_least(units * (j + 1) / plan->column_parts * unit, n) - column;
     }
     locate(plan, batch, &a, &b, &c);
     p->column = column;
@@ -528,6 +531,7 @@ void gd_gemm_run(const gd_gemm_micro *micro, const gd_gemm_plan *plan,
     }
     *(transposed ? &p.row_bias : &p.column_bias) = operands->bias;
     p.c = operands->c;
+    p.b_packed = operands->b_packed;
     p.relu_result = operands->relu_result;
     run(micro, plan, &p, workspace);
 }

@@ -54,8 +54,9 @@ typedef struct gd_gemm_product {
     const void *relu_result; // as c, or NULL
     bool relu, accumulate;
     const gd_gemm_access *access; /* or NULL */
-    int64_t column;               /* with access: the first of n that this part has */
+    int64_t column;               /* the first of the whole product's that this part has */
     const void *b_packed;         /* this and those below: as in gd_gemm_args */
+    int64_t b_width; /* with b_packed: columns of the whole product, rounded up to vectors */
     const gd_gemm_fetch *fetch;
     int fetches;
 } gd_gemm_product;

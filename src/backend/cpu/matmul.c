@@ -135,6 +135,7 @@ static const void *third_of(const gd_kernel_call *call)
 static gd_gemm_args describe_all(const gd_kernel_call *call)
 {
     gd_gemm_args args = describe(call);
+    args.b_packed = call->packed;
     if (call->op->id == GD_OP_linear) {
         if (call->n > 2) { /* [n] */
             args.bias = third_of(call);
@@ -168,6 +169,22 @@ gd_status gd_cpu_product_prepare(const gd_kernel_call *call, void *memory)
     memset(p, 0, sizeof *p);
     p->is_empty = !gd_gemm_choose(micro_of(call), &args, &p->plan);
     return GD_OK;
+}
+
+size_t gd_cpu_product_pack_bytes(const gd_kernel_call *call)
+{
+    if (!gd_cpu_is_product(call))
+        return 0;
+    const gd_gemm_args args = describe_all(call);
+    const gd_gemm_micro *micro = micro_of(call);
+    return gd_gemm_packs_once(micro, &args) ? gd_gemm_ahead_bytes(micro, args.k, args.n) : 0;
+}
+
+void gd_cpu_product_pack(const gd_kernel_call *call, void *memory)
+{
+    const gd_gemm_args args = describe_all(call);
+    gd_gemm_pack_ahead(micro_of(call), memory, args.b, args.b_row_stride, args.b_col_stride, args.k,
+                       args.n);
 }
 
 gd_workspace gd_cpu_product_scratch(const gd_kernel_call *call)
@@ -206,6 +223,7 @@ static void multiply_floats(const gd_kernel_call *call)
                                         .b = call->in[1].data,
                                         .bias = relu_grad ? NULL : third,
                                         .relu_result = relu_grad ? third : NULL,
+                                        .b_packed = call->packed,
                                         .c = call->out.data };
     const gd_workspace workspace = gd_workspace_of(call);
     gd_gemm_run(micro_of(call), &p->plan, &operands, &workspace);
