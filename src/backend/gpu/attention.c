@@ -142,23 +142,12 @@ static void add_numbers(const gd_kernel_call *call, const sizes *s, gd_gpu_step 
     add_entries(step, g, NULL);
 }
 
-static gd_gpu_step *add_kernel(const gd_kernel_call *call, const sizes *s, gd_gpu_job *job,
-                               const char *name, int64_t groups, int items, int extras)
+static gd_gpu_step *add_kernel(const gd_kernel_call *call, gd_gpu_job *job, const char *name,
+                               int64_t groups, int items, int extras)
 {
     const gd_attention_attr *attr = call->attr;
-    const int64_t width = s->d > s->dv ? s->d : s->dv;
     gd_gpu_step *step = gd_gpu_add_kernel(job, name, groups, items);
     step->is_uneven = true;
-    gd_gpu_define(step, "DROPS", "%d", attr->dropout > 0);
-    gd_gpu_define(step, "MASKED", "%d", masked_of(call, extras));
-    gd_gpu_define(step, "IS_WIDE", "%d", width > PART);
-    gd_gpu_define(step, "IS_LONG", "%d", width > GD_GEMM_KC);
-    const bool is_plain = !attr->has_mask && attr->dropout == 0 && width <= GD_GEMM_KC;
-    if (call->in[0].layout->dtype == GD_F32) /* as registers allow */
-        gd_gpu_define(step, "RESIDENT", "%s",
-                      items > ROW_ITEMS ? "GRAD_RESIDENT"
-                      : is_plain        ? "3"
-                                        : "2");
     for (int i = 0; i < OPERANDS; i++)
         gd_gpu_add_place(step, i);
     for (int as = 0; as < 2; as++) /* numbers, flags */
@@ -203,8 +192,14 @@ bool gd_gpu_describe_attention(const gd_kernel_call *call, gd_gpu_job *job)
     if (groups == 0)
         return true;
     gd_gpu_step *step =
-        is_f64(call) ? add_kernel(call, &s, job, "attention_rows_f64", groups, F64_ITEMS, OPERANDS)
-                     : add_kernel(call, &s, job, "attention_rows", groups, ROW_ITEMS, OPERANDS);
+        is_f64(call) ? add_kernel(call, job, "attention_rows_f64", groups, F64_ITEMS, OPERANDS)
+                     : add_kernel(call, job, "attention_rows", groups, ROW_ITEMS, OPERANDS);
+    if (!is_f64(call)) { /* what else is asked for takes registers */
+        const gd_attention_attr *attr = call->attr;
+        const bool is_plain = !attr->has_mask && attr->dropout == 0 && s.d <= GD_GEMM_KC;
+        gd_gpu_define(step, "IS_PLAIN", "%d", is_plain);
+        gd_gpu_define(step, "RESIDENT", "%d", is_plain ? 3 : 2);
+    }
     gd_gpu_add_place(step, call->n);
     add_numbers(call, &s, step, OPERANDS);
     return true;
@@ -216,7 +211,9 @@ static void add_gradient(const gd_kernel_call *call, gd_gpu_job *job, const size
     const int extras = OPERANDS + OF_GRADIENT;
     if (groups == 0)
         return;
-    gd_gpu_step *step = add_kernel(call, s, job, name, groups, items, extras);
+    gd_gpu_step *step = add_kernel(call, job, name, groups, items, extras);
+    if (!is_f64(call))
+        gd_gpu_define(step, "RESIDENT", "GRAD_RESIDENT");
     gd_gpu_add_place(step, 3);
     gd_gpu_add_place(step, 4);
     gd_gpu_add_place(step, call->n);
