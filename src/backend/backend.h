@@ -156,8 +156,8 @@ struct gd_backend {
     gd_status (*prepare)(const gd_kernel_call *call, void *memory);
     /* For plans whose operand 1 of a call stays as it is: bytes that it takes in the order in which the
      * kernel reads it fastest (0: as it lies), and putting it there, into memory of the device's
-     * alignment, to be given to the kernel as call->packed. It is set before `prepare`, which does not
-     * read it. NULL: nothing is packed. */
+     * alignment, to be given to the kernel as call->packed. The first reads no data pointers. packed is set
+     * before `scratch`, `prepare` and `explain`, which do not read it. NULL: nothing is packed. */
     size_t (*pack_bytes)(const gd_kernel_call *call);
     void (*pack)(const gd_kernel_call *call, void *memory);
     /* The scratch of a call, which a plan places among its values. Data pointers are not read, nor is

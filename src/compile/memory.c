@@ -17,6 +17,7 @@
 
 #include "base/memory.h"
 #include "compile/group.h"
+#include "compile/packed.h"
 
 size_t gd_memory_bytes(const gd_ir *ir, const gd_layout *layout)
 {
@@ -128,14 +129,16 @@ static gd_kernel_scratch ask(const gd_ir *ir, size_t i)
         extra[((const gd_extra_result_attr *)made->attr)->index] =
             (gd_operand){ NULL, &made->layout };
     }
-    return device->backend->scratch(
-        &(gd_kernel_call){ .device = device,
-                           .op = v->op,
-                           .attr = v->attr,
-                           .n = v->n,
-                           .in = in,
-                           .out = gd_ir_is_effect(v) ? in[0] : (gd_operand){ NULL, &v->layout },
-                           .extra = n_extra ? extra : NULL });
+    gd_kernel_call call = { .device = device,
+                            .op = v->op,
+                            .attr = v->attr,
+                            .n = v->n,
+                            .in = in,
+                            .out = gd_ir_is_effect(v) ? in[0] : (gd_operand){ NULL, &v->layout },
+                            .extra = n_extra ? extra : NULL };
+    if (gd_packed_wanted(ir, v, &call) > 0)
+        call.packed = in; /* some address, which is not read */
+    return device->backend->scratch(&call);
 }
 
 /* The scratch of the kernel that begins with op i; of several ops together the most of any, for every

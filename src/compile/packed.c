@@ -26,17 +26,21 @@ static const gd_storage *source_of(const gd_ir *ir, const gd_tensor *t)
     return t->storage;
 }
 
-gd_status gd_packed_take(gd_packed *packed, const gd_ir *ir, const gd_ir_value *v,
-                         gd_kernel_call *call)
+size_t gd_packed_wanted(const gd_ir *ir, const gd_ir_value *v, const gd_kernel_call *call)
 {
     const gd_backend *backend = call->device->backend;
     if (!ir->options.frozen || ir->options.memory_limit != SIZE_MAX || !backend->pack_bytes ||
         v->n < 2)
-        return GD_OK;
+        return 0;
     const gd_ir_value *root = &ir->values[ir->values[v->in[1]].root];
-    const size_t bytes = root->kind == GD_IR_EXTERNAL && !is_written(ir, root->memory)
-                             ? backend->pack_bytes(call)
-                             : 0;
+    return root->kind == GD_IR_EXTERNAL && !is_written(ir, root->memory) ? backend->pack_bytes(call)
+                                                                         : 0;
+}
+
+gd_status gd_packed_take(gd_packed *packed, const gd_ir *ir, const gd_ir_value *v,
+                         gd_kernel_call *call)
+{
+    const size_t bytes = gd_packed_wanted(ir, v, call);
     if (bytes == 0)
         return GD_OK;
     if (!gd_grow((void **)&packed->operands, &packed->capacity, packed->count + 1,
@@ -45,9 +49,11 @@ gd_status gd_packed_take(gd_packed *packed, const gd_ir *ir, const gd_ir_value *
     gd_storage *memory = gd_storage_new(ir->context, bytes);
     if (!memory)
         return GD_ERR_MEMORY;
-    packed->operands[packed->count++] = (gd_packed_operand){
-        .call = call, .memory = memory, .source = source_of(ir, root->external)
-    };
+    packed->operands[packed->count++] =
+        (gd_packed_operand){ .call = call,
+                             .memory = memory,
+                             .source =
+                                 source_of(ir, ir->values[ir->values[v->in[1]].root].external) };
     call->packed = memory->data;
     return GD_OK;
 }

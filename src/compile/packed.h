@@ -19,8 +19,10 @@ typedef struct gd_packed {
     size_t count, capacity;
 } gd_packed;
 
-/* Memory for operand 1 of `call`, the step of value v, where the function is frozen, that is a tensor
- * outside which the program does not assign to, and packing it pays; call->packed is that memory. */
+/* Bytes of operand 1 of `call`, of value v, packed once; 0: it is read where it lies, as the function
+ * is not frozen, it is no tensor outside, the program assigns to it, or packing does not pay. */
+size_t gd_packed_wanted(const gd_ir *ir, const gd_ir_value *v, const gd_kernel_call *call);
+/* Memory for it, which is call->packed then; of a step. */
 gd_status gd_packed_take(gd_packed *packed, const gd_ir *ir, const gd_ir_value *v,
                          gd_kernel_call *call);
 /* Pack what is not as its tensor is now. Allocates nothing. */
