@@ -264,9 +264,9 @@ static void mistakes_are_told(void **state)
     assert_fails("", 2, "a MODEL is needed");
     assert_fails("model.bin", 1, "model.bin is not there");
     /* of what is no model no tokeniser is asked */
-    assert_fails("'" GD_SOURCE_DIR "/README.md'", 1, "/README.md: neither safetensors nor");
+    assert_fails("'" GD_SOURCE_DIR "/README.md'", 1, "/README.md: neither safetensors, nor GGUF,");
     assert_tool_fails("quantize", "'" GD_SOURCE_DIR "/README.md' '" GD_BINARY_DIR "/none.gguf'", 1,
-                      "/README.md: neither safetensors nor");
+                      "/README.md: neither safetensors, nor GGUF,");
     const char *empty = GD_BINARY_DIR "/test_cli_generate_empty.gguf";
     FILE *file = fopen(empty, "w");
     assert_non_null(file);

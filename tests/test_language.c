@@ -659,6 +659,23 @@ static double distance(const float *a, gd_generator *g, const int32_t *tokens, i
     return most;
 }
 
+/* Rounding to bf16 is an error of 2^-8 of a number at most. */
+static void autocast_gives_logits_in_f32(void **state)
+{
+    static const int32_t tokens[] = { 'a', 'q', 3, 200, 'z', 'b', 9 };
+    gd_generator *g = gd_generator_create(lively(*state));
+    float exact[256];
+    memcpy(exact, gd_generator_feed(g, 7, tokens), sizeof exact);
+    double size = 0;
+    for (int i = 0; i < 256; i++)
+        size = fmax(size, fabs((double)exact[i]));
+    gd_generator_reset(g);
+    assert_int_equal(gd_autocast_begin(*state, GD_BF16), GD_OK);
+    const double off = distance(exact, g, tokens, 7, 0);
+    assert_int_equal(gd_autocast_end(*state), GD_OK);
+    assert_true(off > 0 && off < size / 16);
+}
+
 /* Rounding to f16 is an error of 2^-11 of a number at most. */
 static void keys_and_values_may_be_f16(void **state)
 {
@@ -795,6 +812,7 @@ int main(void)
         TEST(training_is_the_same_in_every_mode),
         TEST(generation_ends_with_the_models_length),
         TEST(a_text_is_continued_past_the_length),
+        TEST(autocast_gives_logits_in_f32),
         TEST(keys_and_values_may_be_f16),
         TEST(keys_and_values_may_be_8_bits),
         TEST(wrong_use_is_an_error),

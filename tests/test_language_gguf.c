@@ -460,7 +460,12 @@ static void matrices_stay_in_blocks_where_asked(void **state)
     try_blocks(state, GD_GGUF_Q4_0);
 }
 
-/* Other types are read as they are without the option: to f32. */
+static void count_warning(void *user, gd_log_level level, const char *message)
+{
+    *(int *)user += level == GD_LOG_WARNING && strstr(message, "no matrix is Q8_0 or Q4_0") != NULL;
+}
+
+/* Other types are read as they are without the option, to f32, which a warning says. */
 static void other_types_do_not_stay_in_blocks(void **state)
 {
     gd_tokenizer *t = gd_tokenizer_bytes();
@@ -468,12 +473,16 @@ static void other_types_do_not_stay_in_blocks(void **state)
         gd_language_model_create(*state, .vocabulary = 256, .max_length = 8, .layers = 1,
                                  .heads = 4, .width = 64, .seed = 3);
     static const gd_gguf_type types[] = { GD_GGUF_F32, GD_GGUF_Q4_1, GD_GGUF_F16 };
+    int warnings = 0;
+    gd_set_log_callback(count_warning, &warnings, GD_LOG_WARNING);
     for (size_t i = 0; i < COUNT(types); i++) {
         assert_int_equal(gd_language_model_save_gguf(m, t, temporary(0), .type = types[i]), GD_OK);
         assert_same_bits(
             logits(*state, gd_language_model_load(*state, temporary(0))),
             logits(*state, gd_language_model_load(*state, temporary(0), .quantized = true)));
     }
+    gd_set_log_callback(NULL, NULL, GD_LOG_WARNING);
+    assert_int_equal(warnings, COUNT(types));
     gd_tokenizer_release(t);
 }
 

@@ -75,7 +75,7 @@ typedef struct gd_language_load_options {
     /* Matrices that a GGUF file has as Q8_0 or Q4_0 stay so in memory: buffers "….values" and "….scales" in
      * place of "….weight", and the model computes with gd_quantized_linear, whose rounding of
      * activations is part of it. Such a model generates; it is not saved, and its matrices are not
-     * trained. Other files are read as ever. */
+     * trained. A file without such matrices is read as ever, which a warning says. */
     bool quantized;
 } gd_language_load_options;
 #define GD_LANGUAGE_LOAD_DEFAULTS .size = sizeof(gd_language_load_options), .quantized = false

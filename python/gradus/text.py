@@ -171,11 +171,11 @@ def perplexity(model: _objects.LanguageModel, tokenizer: Tokenizer, text: str, *
             logits = C.gd_generator_feed_all(generator.handle, len(part), (ctypes.c_int32 * len(part))(*part))
             if logits is None:
                 _lib.fail()
-            rows = (ctypes.c_float * (len(part) * kinds)).from_address(logits)[:]
-        for i in range(len(part)):
-            row = rows[i * kinds:(i + 1) * kinds]
-            most = max(row)
-            total += most + math.log(sum(math.exp(x - most) for x in row)) - row[tokens[at + i + 1]]
+            rows = (ctypes.c_float * (len(part) * kinds)).from_address(logits)
+            for i in range(len(part)):
+                row = rows[i * kinds:(i + 1) * kinds]
+                most = max(row)
+                total += most + math.log(sum(math.exp(x - most) for x in row)) - row[tokens[at + i + 1]]
     return math.exp(total / (len(tokens) - 1))
 
 

@@ -64,10 +64,11 @@ int64_t gd_generator_length(const gd_generator *g)
     return g ? gd_kv_cache_length(g->cache) : 0;
 }
 
-/* The logits behind the last of some tokens, or behind all, into g->logits. */
+/* The logits behind the last of some tokens, or behind all, into g->logits: f32, also where autocast
+ * computes in halves. */
 static gd_status step(gd_generator *g, gd_tensor *tokens, bool all)
 {
-    gd_tensor *logits = gd_language_logits(g->model, tokens, g->cache, !all);
+    gd_tensor *logits = gd_cast(gd_language_logits(g->model, tokens, g->cache, !all), GD_F32);
     if (!logits)
         return gd_error_last();
     const size_t count = (size_t)gd_tensor_count(logits);

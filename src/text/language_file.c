@@ -497,8 +497,9 @@ static gd_language_model *read_llama2c(gd_context *context, const gd_file *file,
     if (gd_file_read_at(file, 0, size < LLAMA2C_HEADER ? size : LLAMA2C_HEADER, header) != GD_OK)
         return NULL;
     if (!read_header(header, &o))
-        return gd_fail_null(GD_ERR_FORMAT,
-                            "%s: neither safetensors nor a llama2.c checkpoint of version 0", path);
+        return gd_fail_null(
+            GD_ERR_FORMAT,
+            "%s: neither safetensors, nor GGUF, nor a llama2.c checkpoint of version 0", path);
     if (expected_bytes(&o) != (double)size)
         return gd_fail_null(GD_ERR_FORMAT,
                             "%s: a llama2.c checkpoint of this header has %.0f bytes, the file %zu",
@@ -548,5 +549,8 @@ gd_language_model *gd_language_model_load_with(gd_context *context, const char *
             : format == SAFETENSORS ? open_safetensors(context, path)
                                     : read_llama2c(context, file, path);
     gd_file_close(file);
+    if (m && o.quantized && !m->is_quantized)
+        gd_log_message(GD_LOG_WARNING,
+                       "%s: no matrix is Q8_0 or Q4_0, so none stays quantized: all are f32", path);
     return m;
 }
