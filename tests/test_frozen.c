@@ -239,10 +239,13 @@ static void step_compiled(trainee *t)
     assert_non_null(gd_call(t->step, 1, &t->x));
 }
 
+/* Of a device with memory of its own there is no address: it is an op there. */
 static void write_by_address(trainee *t)
 {
-    if (!gd_context_has_host_memory(t->l.gd))
+    if (!gd_context_has_host_memory(t->l.gd)) {
+        add_in_place(t);
         return;
+    }
     float *w = gd_tensor_data(t->l.w);
     for (int i = 0; i < IN * OUT; i++)
         w[i] += 0.5f;
