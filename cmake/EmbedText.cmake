@@ -1,8 +1,8 @@
 # cmake -DFILES=a,b -DNAME=symbol -DOUT=file.c -P EmbedText.cmake
 #
 # Writes FILES, one after another, as the array NAME of NAME_size bytes. From C headers goes what does not belong into
-# generated C: the comment at the head of the file, its include guard, its #includes, and all comments. Comments go from the
-# texts for devices, too, which nobody reads there.
+# generated C: the comment at the head of the file, its include guard, its #includes, and all comments. Texts for
+# devices lose their comments, too: only compilers read them.
 string(REPLACE "," ";" files "${FILES}")
 set(comment "/\\*([^*]|\\*[^/])*\\*/")
 set(all "@N\n")

@@ -9,8 +9,8 @@
 # makes its names by backend/cpu/isa.h. Those that this compiler does not know are left out.
 #
 # Flags of a release, beside those of GradusCompile.cmake:
-#   GD_SHORT_ARRAYS         what vectorised loops leave over is vectorised, too, for gcc; clang unrolls no loops, which makes them shorter
-#                           and no slower
+#   GD_SHORT_ARRAYS         for gcc: what vectorised loops leave over is vectorised, too; for clang: loops are not unrolled, which makes
+#                           the code shorter and no slower
 #   GD_LOOPS                loops over elements are all vectorised
 #   GD_ROLLED               loops of many functions that wait for memory are not unrolled, as clang does to half a megabyte of them
 set(GD_SHORT_ARRAYS -)
@@ -24,7 +24,7 @@ endif()
 set(GD_ROLLED -)
 if(GD_LIBRARY_OPTIONS AND CMAKE_C_COMPILER_ID MATCHES "Clang")
     set(GD_ROLLED -fno-unroll-loops)
-    set(GD_SHORT_ARRAYS -fno-unroll-loops)
+    set(GD_SHORT_ARRAYS ${GD_ROLLED})
 endif()
 set(GD_SOURCE_TABLE
     # file in src/                          instruction sets    flags, with commas between

@@ -371,7 +371,7 @@ static void plans_are_shown(void **state)
     assert_has(text, "\"traceEvents\": [");
     assert_null(strstr(run("plan --batch 7")->out, " by blocks of "));
     assert_has(run("plan --batch 7 --explain")->out, "\n    7 x 784 x 16 by blocks of ");
-    assert_has(run("plan --batch 7 --explain --frozen")->out, "; B packed once: it stays as it is");
+    assert_has(run("plan --batch 7 --explain --frozen")->out, "; B packed once: it is frozen");
     assert_has(run("plan --batch 7 --frozen")->out, " packed once, ");
     assert_fails(run("plan --dot --explain"), 2, "--dot is the graph alone");
     assert_has(run("plan --dot")->out, "digraph plan {");

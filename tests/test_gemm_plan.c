@@ -97,7 +97,7 @@ static void test_ways(void **state)
         }
 }
 
-/* B that stays as it is is packed once where that is faster. */
+/* A constant B is packed once where that is faster. */
 static void test_packed_once(void **state)
 {
     (void)state;

@@ -58,7 +58,7 @@ typedef struct gd_kernel_call {
     const gd_operand *in;
     gd_operand out;
     const gd_operand *extra;   /* [gd_op_extra_count] extra results, NULL when there are none */
-    const void *packed;        /* operand 1 as `pack` left it, or NULL: it is read where it lies */
+    const void *packed;        /* operand 1, packed by `pack`, or NULL: it is not packed */
     const void *prepared;      /* what `prepare` made for this call, or NULL in eager mode */
     gd_kernel_scratch scratch; /* as the device asked for it, in a plan's memory; else zeros */
     const struct gd_kernel_call *next; /* of the calls that run_together is given, else NULL */
@@ -154,10 +154,10 @@ struct gd_backend {
      * addresses in the call or in itself: it may be copied. */
     size_t (*prepare_bytes)(const gd_kernel_call *call);
     gd_status (*prepare)(const gd_kernel_call *call, void *memory);
-    /* For plans whose operand 1 of a call stays as it is: bytes that it takes in the order in which the
-     * kernel reads it fastest (0: as it lies), and putting it there, into memory of the device's
-     * alignment, to be given to the kernel as call->packed. The first reads no data pointers. packed is set
-     * before `scratch`, `prepare` and `explain`, which do not read it. NULL: nothing is packed. */
+    /* Packs operand 1 of a call once, for plans in which it is constant. pack_bytes: the size of the
+     * packed operand, 0 where packing does not pay; it reads no data pointers. pack: writes it to memory
+     * of the device's alignment, which the kernel is given as call->packed. That address is set before
+     * `scratch`, `prepare` and `explain`, which only compare it with NULL. NULL: nothing is packed. */
     size_t (*pack_bytes)(const gd_kernel_call *call);
     void (*pack)(const gd_kernel_call *call, void *memory);
     /* The scratch of a call, which a plan places among its values. Data pointers are not read, nor is

@@ -137,7 +137,7 @@ static gd_kernel_scratch ask(const gd_ir *ir, size_t i)
                             .out = gd_ir_is_effect(v) ? in[0] : (gd_operand){ NULL, &v->layout },
                             .extra = n_extra ? extra : NULL };
     if (gd_packed_wanted(ir, v, &call) > 0)
-        call.packed = in; /* some address, which is not read */
+        call.packed = in; /* any address: it is only compared with NULL */
     return device->backend->scratch(&call);
 }
 

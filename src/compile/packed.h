@@ -10,7 +10,7 @@ typedef struct gd_packed_operand {
     const gd_kernel_call *call; /* a step's, whose operand 1 it is */
     gd_storage *memory;
     const gd_storage *source; /* whose version counts: of a working copy, the parameter's */
-    uint32_t version;         /* that it was packed of */
+    uint32_t version;         /* of the source when it was packed */
     bool is_made;
 } gd_packed_operand;
 
@@ -19,13 +19,14 @@ typedef struct gd_packed {
     size_t count, capacity;
 } gd_packed;
 
-/* Bytes of operand 1 of `call`, of value v, packed once; 0: it is read where it lies, as the function
- * is not frozen, it is no tensor outside, the program assigns to it, or packing does not pay. */
+/* The size in bytes of operand 1 of `call`, which computes value v, when packed. 0: it is not to be
+ * packed. The function is not frozen, the operand is no captured tensor, the program assigns to it, or
+ * packing does not pay. */
 size_t gd_packed_wanted(const gd_ir *ir, const gd_ir_value *v, const gd_kernel_call *call);
-/* Memory for it, which is call->packed then; of a step. */
+/* Allocates that memory and sets call->packed to it. `call` is a step's. Packs nothing yet. */
 gd_status gd_packed_take(gd_packed *packed, const gd_ir *ir, const gd_ir_value *v,
                          gd_kernel_call *call);
-/* Pack what is not as its tensor is now. Allocates nothing. */
+/* Packs operands that have not been packed, or have changed since. Allocates nothing. */
 void gd_packed_refresh(gd_packed *packed);
 size_t gd_packed_bytes(const gd_packed *packed);
 void gd_packed_free(gd_packed *packed, gd_context *context);

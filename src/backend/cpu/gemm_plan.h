@@ -42,7 +42,7 @@ typedef struct gd_gemm_plan {
 /* Makes a plan. False where there is nothing to compute. */
 bool gd_gemm_choose(const gd_gemm_micro *micro, const gd_gemm_args *args, gd_gemm_plan *plan);
 
-/* Whether a product whose B stays as it is runs faster with B packed once (gd_gemm_args.b_packed). */
+/* Whether a product with a constant B runs faster when B is packed once (gd_gemm_args.b_packed). */
 bool gd_gemm_packs_once(const gd_gemm_micro *micro, const gd_gemm_args *args);
 
 /* The operands of a call, with the layouts that its plan was made of. */
