@@ -8,12 +8,16 @@
 
 #include "support/folder.h"
 
+#include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/hash.h"
@@ -400,6 +404,67 @@ static void saves_in_short_order_are_one(void **state)
     }
 }
 
+/* An allocator by which the thread that saves, while it copies a state, waits until the writer has begun
+ * to write another one, which is held up until the copy is handed over. Relaxed: the meeting orders nothing
+ * that the run's mutex has to order, so the thread sanitizer sees what it does not. */
+static pthread_t saver;
+static _Atomic bool is_armed, is_writing;
+
+static bool told(_Atomic bool *what)
+{
+    return atomic_load_explicit(what, memory_order_relaxed);
+}
+
+static void tell(_Atomic bool *what, bool value)
+{
+    atomic_store_explicit(what, value, memory_order_relaxed);
+}
+
+static void *resize_at_the_meeting(void *user, void *block, size_t bytes)
+{
+    enum { TRIES = 20000 }; /* of a millisecond: where the two never meet, nothing is tested */
+    const struct timespec pause = { .tv_nsec = 1000000 };
+    (void)user;
+    if (bytes == 0) {
+        free(block);
+        return NULL;
+    }
+    const bool waits_for_writer = pthread_equal(pthread_self(), saver) != 0;
+    if (!waits_for_writer && told(&is_armed))
+        tell(&is_writing, true);
+    for (int i = 0; i < TRIES && told(&is_armed) && !(waits_for_writer && told(&is_writing)); i++)
+        (void)nanosleep(&pause, NULL);
+    return realloc(block, bytes);
+}
+
+/* A best state that has become due is written while the next one is copied: both reach their files. */
+static void a_state_offered_while_another_is_written_is_kept(void **state)
+{
+    (void)state;
+    need_json();
+    const char *path = in_folder("offered");
+    char last[160], best[160];
+    snprintf(last, sizeof last, "%s/checkpoints/last.safetensors", path);
+    snprintf(best, sizeof best, "%s/checkpoints/best.safetensors", path);
+    saver = pthread_self();
+    gd_set_allocator(&(gd_allocator){ resize_at_the_meeting, NULL });
+    gd_run *run = gd_run_open(path, .interval = 0.5);
+    problem p;
+    open_problem(&p, 1);
+    for (int i = 0; i < 3; i++) {
+        take_steps(&p, i, i + 1);
+        tell(&is_armed, i == 2);
+        assert_int_equal(gd_run_save(run, &p.training, i == 1), GD_OK);
+        if (i == 0)
+            assert_int_equal(gd_run_wait(run), GD_OK);
+    }
+    tell(&is_armed, false);
+    assert_int_equal(gd_run_close(run), GD_OK);
+    assert_true(steps_in(last) == 3.0 && steps_in(best) == 2.0);
+    close_problem(&p);
+    gd_set_allocator(NULL);
+}
+
 /* The exit status of a process that opens the folder: 0: it could, 2: it is told that another one
  * has it. */
 static int open_in_another_process(const char *path)
@@ -560,6 +625,7 @@ int main(void)
         cmocka_unit_test(hashes_are_those_of_xxh64),
         cmocka_unit_test(the_last_two_and_the_best_are_kept),
         cmocka_unit_test(saves_in_short_order_are_one),
+        cmocka_unit_test(a_state_offered_while_another_is_written_is_kept),
         cmocka_unit_test(one_process_has_a_folder),
         cmocka_unit_test(a_full_disk_loses_nothing),
         cmocka_unit_test(failing_allocations_leave_nothing_behind),

@@ -22,6 +22,12 @@
 #include <time.h>
 #include <unistd.h>
 
+/* Which of the states wait to be written. */
+typedef struct states {
+    bool has_last, has_best; /* the best one, where it is not the last */
+    bool is_best;            /* the last is the best, too */
+} states;
+
 struct gd_run {
     char *folder, *last, *previous, *best, *next, *damaged;
     int lock;
@@ -32,8 +38,7 @@ struct gd_run {
     pthread_mutex_t mutex;
     pthread_cond_t changed;
     /* Under the mutex: */
-    bool has_last, has_best; /* states to be written; a best one that is not the last */
-    bool is_best;            /* the last is the best, too */
+    states due;
     bool writing, hurried, ending;
     double written;   /* when the last write ended */
     gd_status failed; /* of it, not told yet */
@@ -193,13 +198,13 @@ static gd_status rotate(const gd_run *run)
 
 /* The best comes before the last: a process that is killed in between finds it again when it goes on
  * from the last but one. */
-static gd_status write_files(const gd_run *run)
+static gd_status write_files(const gd_run *run, states due)
 {
-    gd_status status = run->has_best ? gd_snapshot_write(&run->best_state, run->best) : GD_OK;
-    if (status != GD_OK || !run->has_last)
+    gd_status status = due.has_best ? gd_snapshot_write(&run->best_state, run->best) : GD_OK;
+    if (status != GD_OK || !due.has_last)
         return status;
     status = gd_snapshot_write(&run->last_state, run->next);
-    if (status == GD_OK && run->is_best) {
+    if (status == GD_OK && due.is_best) {
         status = gd_file_link(run->next, run->best);
         if (status == GD_ERR_UNSUPPORTED)
             status = gd_snapshot_write(&run->last_state, run->best);
@@ -211,21 +216,24 @@ static gd_status write_files(const gd_run *run)
 
 static bool has_work(const gd_run *run)
 {
-    return run->has_last || run->has_best;
+    return run->due.has_last || run->due.has_best;
 }
 
-/* The mutex is held, but for the time of writing. */
+/* The mutex is held, but for the time of writing, in which the next last state may be offered. */
 static void write_pending(gd_run *run)
 {
+    const states due = run->due;
+    run->due = (states){ 0 };
     run->writing = true;
     pthread_mutex_unlock(&run->mutex);
     gd_error_clear();
-    gd_status status = write_files(run);
+    gd_status status = write_files(run, due);
     pthread_mutex_lock(&run->mutex);
-    run->failed = status;
-    if (status != GD_OK)
+    if (status != GD_OK) {
+        run->failed = status;
         snprintf(run->message, sizeof run->message, "%s", gd_error_last_message());
-    run->writing = run->has_last = run->has_best = false;
+    }
+    run->writing = false;
     run->written = gd_seconds();
     pthread_cond_broadcast(&run->changed);
 }
@@ -279,7 +287,7 @@ static void drain(gd_run *run)
 {
     run->hurried = true;
     pthread_cond_broadcast(&run->changed);
-    while (has_work(run))
+    while (run->writing || has_work(run))
         pthread_cond_wait(&run->changed, &run->mutex);
     run->hurried = false;
 }
@@ -309,22 +317,22 @@ static gd_status claim_state(gd_run *run, bool best)
     pthread_mutex_lock(&run->mutex);
     while (run->writing || (run->interval == 0.0 && has_work(run)))
         pthread_cond_wait(&run->changed, &run->mutex);
-    if (run->has_last && run->is_best && !best) {
+    if (run->due.has_last && run->due.is_best && !best) {
         const gd_snapshot state = run->best_state;
         run->best_state = run->last_state;
         run->last_state = state;
-        run->has_best = true;
+        run->due.has_best = true;
     }
-    run->has_last = false;
+    run->due.has_last = false;
     return take_failure(run);
 }
 
 static void offer_state(gd_run *run, bool best)
 {
     pthread_mutex_lock(&run->mutex);
-    run->has_last = true;
-    run->is_best = best;
-    run->has_best = run->has_best && !best;
+    run->due.has_last = true;
+    run->due.is_best = best;
+    run->due.has_best = run->due.has_best && !best;
     pthread_cond_broadcast(&run->changed);
     pthread_mutex_unlock(&run->mutex);
 }
@@ -344,11 +352,7 @@ gd_status gd_run_save(gd_run *run, const gd_training *training, bool best)
         offer_state(run, best);
         return GD_OK;
     }
-    run->has_last = true;
-    run->is_best = best;
-    status = write_files(run);
-    run->has_last = false;
-    return status;
+    return write_files(run, (states){ .has_last = true, .is_best = best });
 }
 
 gd_status gd_run_close(gd_run *run)
