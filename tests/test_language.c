@@ -741,6 +741,36 @@ static void keys_and_values_may_be_8_bits(void **state)
     assert_true(distance(last, g, tokens, 3, 0) <= size * 1e-5);
 }
 
+/* The loss of a text is that of its sequences, of 8 tokens here, whatever the generator had before. */
+static void the_loss_of_a_text_is_that_of_its_sequences(void **state)
+{
+    enum { COUNT = 20, LENGTH = 8 };
+    gd_language_model *m = small(*state);
+    int32_t tokens[COUNT];
+    int64_t wide[COUNT];
+    for (int i = 0; i < COUNT; i++)
+        wide[i] = tokens[i] = (i * 37 + 11) % 256;
+    double expected = 0.0, loss = 0.0;
+    for (int64_t at = 0; at < COUNT - 1; at += LENGTH) {
+        const int64_t some = COUNT - 1 - at < LENGTH ? COUNT - 1 - at : LENGTH;
+        gd_tensor *of = gd_language_model_loss(m, indices(*state, 1, some, wide + at),
+                                               indices(*state, 1, some, wide + at + 1));
+        expected += gd_item(of) * (double)some / (COUNT - 1);
+    }
+    gd_generator *g = gd_generator_create(m);
+    assert_non_null(gd_generator_feed(g, 3, tokens));
+    assert_int_equal(gd_generator_loss(g, COUNT, tokens, &loss), GD_OK);
+    assert_true(fabs(loss - expected) < 1e-5 * expected);
+    assert_int_equal(gd_generator_length(g), 0);
+    assert_int_equal(gd_generator_loss(g, 1, tokens, &loss), GD_ERR_INVALID);
+    expect_error(GD_ERR_INVALID, "1 tokens: two at least are needed");
+    tokens[COUNT - 1] = 256;
+    assert_int_equal(gd_generator_loss(g, COUNT, tokens, &loss), GD_ERR_INVALID);
+    expect_error(GD_ERR_INVALID, "token 256; the model has 256");
+    assert_int_equal(gd_generator_loss(NULL, COUNT, tokens, &loss), GD_ERR_INVALID);
+    gd_error_clear();
+}
+
 static void wrong_use_is_an_error(void **state)
 {
     gd_context *gd = *state;
@@ -815,6 +845,7 @@ int main(void)
         TEST(autocast_gives_logits_in_f32),
         TEST(keys_and_values_may_be_f16),
         TEST(keys_and_values_may_be_8_bits),
+        TEST(the_loss_of_a_text_is_that_of_its_sequences),
         TEST(wrong_use_is_an_error),
         TEST(running_out_of_memory_is_an_error),
     };

@@ -8,6 +8,7 @@ from python_api import camel, CTYPES, KEYWORDS, literal, NUMBERS, short_names, U
 QUICK = {  # parameters, and the function of _convert.py that calls with those
     "gd_tensor*": "run_one", "gd_tensor* gd_tensor*": "run_two", "gd_tensor* gd_axes bool": "run_axes", "gd_tensor* gd_shape": "run_shaped"}
 ARRAYS = ("int64_t", "int32_t", "double")  # of numbers, behind their count
+STRINGS = "gd_metadata"  # by name, behind their count
 EXCEPTIONS = {"SHAPE": "ShapeError", "DTYPE": "TypeError", "MEMORY": "MemoryError", "IO": "OSError",
               "UNSUPPORTED": "NotImplementedError", "STATE": "StateError"}
 
@@ -247,6 +248,11 @@ def plan_function(api, function, fixed=None):
             raise Unsupported("as many results as the object says")
         elif p.name.endswith("_count") and p.name[:-6] + "s" in [q.name for q in parameters]:
             plan.handed.append(f"len({p.name[:-6]}s)")
+        elif any(p.name == f"{q.name}_count" and q.type.base == STRINGS for q in parameters):
+            plan.handed.append(f"len({p.name[:-6]} or ())")
+        elif p.type.base == STRINGS and p.type.stars == 1 and any(q.name == f"{p.name}_count" for q in parameters):
+            plan.arguments.append(Argument(p.name, "dict[str, str] | None", "None"))
+            plan.handed.append(f"strings_of({p.name})")
         elif p.name == "count" and counted and p.type.base in ("int", "int64_t", "size_t"):
             plan.handed.append(f"len({parameter_name(next(q for q in parameters if q.name == counted))})")
         elif is_options(api, p.type):

@@ -55,7 +55,7 @@ DEFAULTS = {
 OFF = {"keep", "descending", "right", "accumulate", "per_channel"}
 
 # Methods whose class or name is not that of the rule.
-METHODS = {"gd_parameter_with": ("gd_module", "make_parameter"), "gd_buffer": ("gd_module", "make_buffer"),
+METHODS = {"gd_language_model_save_gguf_with": ("gd_language_model", "_save_gguf"), "gd_parameter_with": ("gd_module", "make_parameter"), "gd_buffer": ("gd_module", "make_buffer"),
            **{f"gd_model_{f}": ("gd_model_builder", f.removesuffix("_with")) for f in
               ("end", "add_with", "add_input", "insert_with", "replace_with", "remove", "set_outputs", "add_loss_with", "drop_losses")}}
 
@@ -114,6 +114,7 @@ NOT_FOR_PYTHON = {
     "gd_dataset_get": "gd.data.Dataset.__getitem__", "gd_dataset_field": "gd.data.Dataset.shape, .classes",
     "gd_model_forward_all": "nn.Model calls it: how many results there are, the model says",
     "gd_generate_with": "gd.text.generate is a loop of gd_generator_feed and gd_sample",
+    "gd_generator_feed_all": "gd.text.perplexity is of gd_generator_loss",
     "gd_generator_speculate": "gd.text.generate calls it where there is a draft",
     **{f"gd_history_metric_{what}": "gd.report.metrics gives them" for what in ("steps", "times", "values")},
     "gd_chart_lr_range": "as gd_fit; Chart.line and Chart.mark draw any curve",

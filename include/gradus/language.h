@@ -138,9 +138,14 @@ GD_API gd_status gd_generator_set_cache_dtype(gd_generator *generator, gd_dtype 
 GD_API const float *gd_generator_feed(gd_generator *generator, int64_t count,
                                       const int32_t *tokens);
 /* Likewise, with the logits behind each of the tokens, [count, vocabulary]: what each, given those before it, lets
- * expect, as for the perplexity of a text. */
+ * expect. */
 GD_API const float *gd_generator_feed_all(gd_generator *generator, int64_t count,
                                           const int32_t *tokens);
+/* The mean of -log p of a text's tokens but the first, two or more; exp of it is the text's perplexity. They are read in
+ * sequences of the model's max_length, or 1,024, each without what was before it; the generator's own sequence ends. Errors of
+ * gd_generator_feed. */
+GD_API gd_status gd_generator_loss(gd_generator *generator, int64_t count, const int32_t *tokens,
+                                   double *loss);
 
 /* The most tokens that are drafted at once. */
 #define GD_MOST_DRAFT_TOKENS 64

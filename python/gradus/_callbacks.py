@@ -1,4 +1,4 @@
-"""Functions that C calls: gd.checkpoint, gd.testing.gradcheck, gd.optim.LBFGS.
+"""Functions that C calls: gd.checkpoint, gd.testing.gradcheck, gd.optim.LBFGS, gd.text.quantize.
 
 An exception must not pass through C: it is stored, C is told of a failure, and the exception is raised when C has returned.
 """
@@ -9,7 +9,7 @@ import itertools
 import signal
 import threading
 
-from . import _context, _lib, _ops
+from . import _api, _context, _lib, _ops
 from ._convert import as_tensor, wrap
 from ._lib import C, thread
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _BODY = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int, ctypes.POINTER(ctypes.c_void_p))
 _CLOSURE = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
+_TOLD = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.POINTER(ctypes.c_bool))
 _functions: dict[int, Callable] = {}  # by the number that C hands back
 _next = itertools.count(1)
 _numbers: dict[Callable, int] = {}  # of functions that C calls for as long as a history has them, of which it tells nobody
@@ -56,8 +57,19 @@ def _closure(number):
     return 0 if result is None else result._h
 
 
+@_TOLD
+def _told(number, written, stop):
+    try:
+        _functions[number](_api.gd_gguf_written.from_address(written))
+    except BaseException as error:  # KeyboardInterrupt as well
+        thread.stored = thread.stored or error
+        stop[0] = True
+    return 0
+
+
 ADDRESS = ctypes.cast(_trampoline, ctypes.c_void_p).value
 CLOSURE = ctypes.cast(_closure, ctypes.c_void_p).value
+TOLD = ctypes.cast(_told, ctypes.c_void_p).value
 
 
 class Called:

@@ -359,6 +359,11 @@ def as_bytes(value) -> bytes | None:
     return value.encode("utf-8")
 
 
+def strings_of(texts: dict[str, str] | None):
+    """(gd_metadata *) of texts by name."""
+    return (_api.gd_metadata * max(1, len(texts or ())))(*[(as_text(key), as_text(text)) for key, text in (texts or {}).items()])
+
+
 def as_handle(value):
     if value is None:
         return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 import ctypes
 
 from . import _api, _objects
-from ._convert import as_tensor, as_text, run_status
+from ._convert import as_tensor, as_text, run_status, strings_of
 from ._lib import C
 from ._tensor import Tensor
 
@@ -17,9 +17,7 @@ def save(path: Any, tensors: dict[str, Tensor], metadata: dict[str, str] | None 
     """Write tensors by name, and strings, to a safetensors file: the old file stands until the whole new one does."""
     tensors = {name: as_tensor(t) for name, t in tensors.items()}
     named = (_api.gd_named_tensor * max(1, len(tensors)))(*[(as_text(name), t._h) for name, t in tensors.items()])
-    strings = (_api.gd_metadata * max(1, len(metadata or {})))(
-        *[(as_text(key), as_text(value)) for key, value in (metadata or {}).items()])
-    run_status(C.gd_tensors_save, as_text(path), len(tensors), named, len(metadata or {}), strings)
+    run_status(C.gd_tensors_save, as_text(path), len(tensors), named, len(metadata or ()), strings_of(metadata))
 
 
 def load(path: Any) -> dict[str, Tensor]:

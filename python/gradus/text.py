@@ -1,17 +1,18 @@
 """Text for language models: tokenisers, models from files, generation token by token."""
 from __future__ import annotations
 
+import collections
 import ctypes
 import math
 import os
 
-from . import _api, _integers, _lib, _objects, _ops
+from . import _api, _callbacks, _integers, _lib, _objects, _ops
 from ._convert import as_bytes, run_status
 from ._lib import C
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Iterator, Sequence
+    from typing import Any, Callable, Iterator, Sequence
 
 
 class Tokenizer:
@@ -99,12 +100,38 @@ def load_model(path: Any, quantized: bool = False) -> _objects.LanguageModel:
     return _objects.LanguageModel.load(path, quantized=quantized)
 
 
-def quantize(source: Any, to: Any, type: str = "q8_0", importance: _objects.Importance | None = None) -> None:
+Written = collections.namedtuple("Written", "name shape type bytes error largest_error output_error")
+Written.__doc__ = """What has been made of a tensor of a GGUF file. error: of its values as they are read again, the root of the sum of squared
+errors over that of squares; output_error: how far the matrix' products are off in the text of `importance`, None without one."""
+
+
+def quantize(source: Any, to: Any, type: str = "q8_0", importance: _objects.Importance | None = None) -> list[Written]:
     """Write a GGUF file again with its matrices in another type: q8_0, q6_k, q5_k, q5_1, q5_0, q4_k, q4_1, q4_0, q3_k,
-    q2_k, bf16, f16 or f32. A model of one's own is written by model.save_gguf(tokenizer, path, type=...).
+    q2_k, bf16, f16 or f32. Returns what became of each tensor. A model of one's own is written by save_gguf().
     importance: of model.calibrate(tokens), for which k-quants are then made."""
+    return _written(_ops.gguf_quantize, os.fspath(source), os.fspath(to), type=type, importance=importance)
+
+
+def save_gguf(model: _objects.LanguageModel, tokenizer: Tokenizer, path: Any, type: str = "q8_0",
+              importance: _objects.Importance | None = None) -> list[Written]:
+    """Write a model and its tokeniser to a GGUF file, for llama.cpp and the programs that stand on it: of the architecture gpt2
+    or llama, its matrices as `type` of quantize(). A tokeniser of bytes or characters becomes one of SentencePiece that spells the
+    same. Of BPE its words are GPT-2's. Returns what became of each tensor."""
+    return _written(model._save_gguf, tokenizer, os.fspath(path), type=type, importance=importance)
+
+
+def _written(write: Callable[..., None], *where: Any, type: str, importance: _objects.Importance | None) -> list[Written]:
+    report: list[Written] = []
+
+    def take(w: _api.gd_gguf_written) -> None:
+        kind = C.gd_gguf_type_name(w.type).decode()
+        report.append(Written(w.name.decode("utf-8", "replace"), tuple(w.shape.dim[:w.shape.rank]), kind, w.bytes, w.error,
+                              w.largest_error, None if w.output_error < 0 else w.output_error))
+
     options = {} if importance is None else {"importance": importance}
-    _ops.gguf_quantize(os.fspath(source), os.fspath(to), type=type.lower() if isinstance(type, str) else type, **options)
+    with _callbacks.Called(take) as number:
+        write(*where, type=type.lower() if isinstance(type, str) else type, callback=_callbacks.TOLD, user=number, **options)
+    return report
 
 
 def generate(model: _objects.LanguageModel, tokenizer: Tokenizer, prompt: str = "", tokens: int | None = None, *,
@@ -157,26 +184,15 @@ def perplexity(model: _objects.LanguageModel, tokenizer: Tokenizer, text: str, *
     """exp of the mean of -log p of a text's tokens but the first, in sequences as long as the model's (1,024 at most), each without
     what was before it; as `gradus eval` says it. cache: the dtype in which keys and values are kept, as generate() has it."""
     _belong_together(model, tokenizer)
-    generator, options = _objects.Generator.create(model), model.options()
+    generator = _objects.Generator.create(model)
     if cache is not None:
         generator.set_cache_dtype(cache)
     tokens = ([tokenizer.begin] if tokenizer.begin is not None else []) + tokenizer.encode(text)
     if len(tokens) < 2:
         raise ValueError("the text is too short to be measured")
-    kinds, length, total = options.vocabulary, min(options.max_length, 1024), 0.0
-    for at in range(0, len(tokens) - 1, length):
-        part = tokens[at:min(at + length, len(tokens) - 1)]
-        with generator._home.lock:
-            C.gd_generator_reset(generator.handle)
-            logits = C.gd_generator_feed_all(generator.handle, len(part), (ctypes.c_int32 * len(part))(*part))
-            if logits is None:
-                _lib.fail()
-            rows = (ctypes.c_float * (len(part) * kinds)).from_address(logits)
-            for i in range(len(part)):
-                row = rows[i * kinds:(i + 1) * kinds]
-                most = max(row)
-                total += most + math.log(sum(math.exp(x - most) for x in row)) - row[tokens[at + i + 1]]
-    return math.exp(total / (len(tokens) - 1))
+    loss = ctypes.c_double()
+    run_status(C.gd_generator_loss, generator.handle, len(tokens), _integers.array_of(ctypes.c_int32, tokens), ctypes.byref(loss))
+    return math.exp(loss.value)
 
 
 def _belong_together(model: _objects.LanguageModel, tokenizer: Tokenizer) -> None:
@@ -216,4 +232,4 @@ def _whole(block: bytes) -> int:
     return len(block)
 
 
-__all__ = ["Tokenizer", "generate", "load_model", "perplexity", "quantize"]
+__all__ = ["Tokenizer", "Written", "generate", "load_model", "perplexity", "quantize", "save_gguf"]

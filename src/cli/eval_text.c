@@ -86,43 +86,18 @@ static bool measure_all(gd_language_model *model, const cli_data *d, int64_t *to
     return ok;
 }
 
-/* -log of the probability of the token behind each of `count`, added up. */
-static double surprise(const float *logits, int64_t vocabulary, int64_t count,
-                       const int32_t *tokens)
-{
-    double sum = 0.0;
-    for (int64_t i = 0; i < count; i++, logits += vocabulary) {
-        double total = 0.0, most = (double)logits[0];
-        for (int64_t k = 1; k < vocabulary; k++)
-            most = (double)logits[k] > most ? (double)logits[k] : most;
-        for (int64_t k = 0; k < vocabulary; k++)
-            total += exp((double)logits[k] - most);
-        sum += most + log(total) - (double)logits[tokens[i + 1]];
-    }
-    return sum;
-}
-
 /* The same tokens in the same sequences, with keys and values out of a cache. */
 static bool measure_cached(gd_language_model *model, const cli_data *d, gd_dtype dtype,
                            int64_t *tokens, double *loss)
 {
-    const int64_t count = gd_token_data_count(d->tokens) - 1,
-                  kinds = gd_language_model_options(model)->vocabulary;
-    int32_t *ids = malloc(((size_t)d->length + 1) * sizeof *ids);
+    const int64_t count = gd_token_data_count(d->tokens) - d->first;
+    int32_t *ids = malloc((size_t)count * sizeof *ids);
     gd_generator *g = ids ? gd_generator_create(model) : NULL;
-    bool ok = g && gd_generator_set_cache_dtype(g, dtype) == GD_OK;
-    *loss = 0.0;
-    *tokens = count - d->first;
-    for (int64_t at = d->first; ok && at < count; at += d->length) {
-        const int64_t some = count - at < d->length ? count - at : d->length;
-        for (int64_t i = 0; i <= some; i++)
-            ids[i] = gd_token_data_get(d->tokens, at + i);
-        gd_generator_reset(g);
-        const float *logits = gd_generator_feed_all(g, some, ids);
-        ok = logits != NULL;
-        *loss += ok ? surprise(logits, kinds, some, ids) : 0.0;
-    }
-    *loss /= (double)*tokens;
+    for (int64_t i = 0; g && i < count; i++)
+        ids[i] = gd_token_data_get(d->tokens, d->first + i);
+    bool ok = g && gd_generator_set_cache_dtype(g, dtype) == GD_OK &&
+              gd_generator_loss(g, count, ids, loss) == GD_OK;
+    *tokens = count - 1;
     free(ids);
     return ok;
 }

@@ -9,6 +9,7 @@
 #include <gradus/autograd.h>
 #include <gradus/ops.h>
 
+#include <math.h>
 #include <string.h>
 
 /* ---- the sequence ---- */
@@ -103,6 +104,17 @@ static gd_status run(gd_generator *g, const int32_t *tokens, int64_t count, bool
     return status;
 }
 
+static gd_status check_tokens(const char *who, const gd_generator *g, int64_t count,
+                              const int32_t *tokens)
+{
+    const int64_t kinds = g->model->options.vocabulary;
+    for (int64_t i = 0; i < count; i++)
+        if (tokens[i] < 0 || tokens[i] >= kinds)
+            return gd_fail(GD_ERR_INVALID, "%s: token %d; the model has %lld", who, (int)tokens[i],
+                           (long long)kinds);
+    return GD_OK;
+}
+
 static const float *feed(const char *who, gd_generator *g, int64_t count, const int32_t *tokens,
                          bool all)
 {
@@ -115,10 +127,8 @@ static const float *feed(const char *who, gd_generator *g, int64_t count, const 
         return gd_fail_null(
             GD_ERR_SHAPE, "%s: %lld tokens after %lld are more than the model's %lld", who,
             (long long)count, (long long)gd_generator_length(g), (long long)o->max_length);
-    for (int64_t i = 0; i < count; i++)
-        if (tokens[i] < 0 || tokens[i] >= o->vocabulary)
-            return gd_fail_null(GD_ERR_INVALID, "%s: token %d; the model has %lld", who,
-                                (int)tokens[i], (long long)o->vocabulary);
+    if (check_tokens(who, g, count, tokens) != GD_OK)
+        return NULL;
     return run(g, tokens, count, all) == GD_OK ? g->logits : NULL;
 }
 
@@ -130,6 +140,51 @@ const float *gd_generator_feed(gd_generator *g, int64_t count, const int32_t *to
 const float *gd_generator_feed_all(gd_generator *g, int64_t count, const int32_t *tokens)
 {
     return feed("gd_generator_feed_all", g, count, tokens, true);
+}
+
+/* ---- perplexity ---- */
+
+/* -log of the probability of the token behind each of `count`, added up. */
+static double surprise(const float *logits, int64_t vocabulary, int64_t count,
+                       const int32_t *tokens)
+{
+    double sum = 0.0;
+    for (int64_t i = 0; i < count; i++, logits += vocabulary) {
+        double total = 0.0, most = (double)logits[0];
+        for (int64_t k = 1; k < vocabulary; k++)
+            most = (double)logits[k] > most ? (double)logits[k] : most;
+        for (int64_t k = 0; k < vocabulary; k++)
+            total += exp((double)logits[k] - most);
+        sum += most + log(total) - (double)logits[tokens[i + 1]];
+    }
+    return sum;
+}
+
+gd_status gd_generator_loss(gd_generator *g, int64_t count, const int32_t *tokens, double *loss)
+{
+    const char *who = "gd_generator_loss";
+    enum { LONGEST = 1024 }; /* sequence: with a vocabulary of 50,000 its logits are 200 MB */
+    if (!g || !loss)
+        return gd_fail(GD_ERR_INVALID, "%s: the generator or the result is NULL", who);
+    if (!tokens || count < 2)
+        return gd_fail(GD_ERR_INVALID, "%s: %lld tokens: two at least are needed", who,
+                       (long long)(tokens ? count : 0));
+    const gd_language_options *o = &g->model->options;
+    const int64_t most = o->max_length < LONGEST ? o->max_length : LONGEST;
+    if (check_tokens(who, g, count, tokens) != GD_OK)
+        return gd_error_last();
+    double sum = 0.0;
+    for (int64_t at = 0; at < count - 1; at += most) {
+        const int64_t some = count - 1 - at < most ? count - 1 - at : most;
+        gd_generator_reset(g);
+        const float *logits = feed(who, g, some, tokens + at, true);
+        if (!logits)
+            return gd_error_last();
+        sum += surprise(logits, o->vocabulary, some, tokens + at);
+    }
+    gd_generator_reset(g);
+    *loss = sum / (double)(count - 1);
+    return GD_OK;
 }
 
 /* ---- text ---- */

@@ -29,7 +29,7 @@ def model():
 def test_the_package_would_write_the_same(model, tmp_path, kind):
     plain, small = str(tmp_path / "plain.gguf"), str(tmp_path / "small.gguf")
     tokenizer = gd.text.Tokenizer.bytes()
-    model.save_gguf(tokenizer, plain, type="f32")
+    gd.text.save_gguf(model, tokenizer, plain, type="f32")
     gd.text.quantize(plain, small, kind)
     ours, source = tensors(small), tensors(plain)
     assert ours.keys() == source.keys() and len(ours) == 2 + 2 * 9
@@ -47,9 +47,9 @@ def test_the_package_would_write_the_same(model, tmp_path, kind):
 def test_the_package_reads_k_quants(tmp_path, kind, short, most):
     plain, small, again = (str(tmp_path / name) for name in ("plain.gguf", "small.gguf", "again.gguf"))
     made, tokenizer = gd._objects.LanguageModel.create(**{**LLAMA, "width": 256, "hidden": 96}), gd.text.Tokenizer.bytes()
-    made.save_gguf(tokenizer, plain, type="f32")
-    made.save_gguf(tokenizer, small, type=kind.lower())
-    gd.text.load_model(small).save_gguf(tokenizer, again, type="f32")
+    gd.text.save_gguf(made, tokenizer, plain, type="f32")
+    gd.text.save_gguf(made, tokenizer, small, type=kind.lower())
+    gd.text.save_gguf(gd.text.load_model(small), tokenizer, again, type="f32")
     ours, source, read = tensors(small), tensors(plain), tensors(again)
     for name, t in ours.items():
         wide = source[name].data.ndim == 2
@@ -61,18 +61,46 @@ def test_the_package_reads_k_quants(tmp_path, kind, short, most):
 
 
 @pytest.mark.keeps
+def test_what_is_written_is_reported(model, tmp_path):
+    plain, small, tokenizer = str(tmp_path / "plain.gguf"), str(tmp_path / "small.gguf"), gd.text.Tokenizer.bytes()
+    gd.text.save_gguf(model, tokenizer, plain, type="f32")
+    importance = model.calibrate(tokenizer.encode("a text of what it is multiplied with"))
+    report, source, read = gd.text.quantize(plain, small, "q4_0", importance), tensors(plain), tensors(small)
+    assert sorted(w.name for w in report) == sorted(read)
+    for w in report:
+        t, exact = read[w.name], source[w.name].data.astype(np.float64)
+        off = gguf.dequantize(t.data, t.tensor_type).reshape(exact.shape) - exact
+        assert w.type == t.tensor_type.name and w.shape == exact.shape and w.bytes == t.n_bytes
+        assert w.largest_error == pytest.approx(abs(off).max(), rel=1e-6)
+        assert w.error == pytest.approx(np.sqrt((off ** 2).sum() / (exact ** 2).sum()), rel=1e-6)
+        assert (w.output_error is None) == (w.type == "F32" or w.name == "token_embd.weight")
+    assert all(w.output_error is None for w in gd.text.save_gguf(model, tokenizer, plain, type="q4_0"))
+
+
+@pytest.mark.keeps
+def test_a_model_is_saved_with_strings_of_ones_own(model, tmp_path):
+    path = str(tmp_path / "model.safetensors")
+    model.save(path)
+    model.save(path, {"tokens": "a b"})
+    assert gd._objects.TensorFile.open(path).metadata("tokens") == "a b"
+    assert gd.text.load_model(path).options().layers == 2
+    with pytest.raises(TypeError, match="expected text"):
+        model.save(path, {"tokens": 5})
+
+
+@pytest.mark.keeps
 def test_calibration_makes_products_nearer(tmp_path):
     made, tokenizer = gd._objects.LanguageModel.create(**{**LLAMA, "width": 256, "hidden": 512}), gd.text.Tokenizer.bytes()
     importance = made.calibrate(tokenizer.encode("of what it is multiplied with"))
     assert importance.count() == 14
     alike, calibrated = str(tmp_path / "alike.gguf"), str(tmp_path / "calibrated.gguf")
-    made.save_gguf(tokenizer, alike, type="q3_k")
-    made.save_gguf(tokenizer, calibrated, type="q3_k", importance=importance)
+    gd.text.save_gguf(made, tokenizer, alike, type="q3_k")
+    gd.text.save_gguf(made, tokenizer, calibrated, type="q3_k", importance=importance)
     a, b = tensors(alike), tensors(calibrated)
     assert np.array_equal(a["token_embd.weight"].data, b["token_embd.weight"].data)
     assert not np.array_equal(a["blk.0.attn_q.weight"].data, b["blk.0.attn_q.weight"].data)
     plain, again = str(tmp_path / "plain.gguf"), str(tmp_path / "again.gguf")
-    made.save_gguf(tokenizer, plain, type="f32")
+    gd.text.save_gguf(made, tokenizer, plain, type="f32")
     gd.text.quantize(plain, again, "q3_k", importance=importance)
     assert all(np.array_equal(t.data, b[name].data) for name, t in tensors(again).items())
 
@@ -80,7 +108,7 @@ def test_calibration_makes_products_nearer(tmp_path):
 @pytest.mark.keeps
 def test_a_file_of_the_package_is_a_model(model, tmp_path):
     ours, theirs = str(tmp_path / "ours.gguf"), str(tmp_path / "theirs.gguf")
-    model.save_gguf(gd.text.Tokenizer.bytes(), ours, type="q4_0")
+    gd.text.save_gguf(model, gd.text.Tokenizer.bytes(), ours, type="q4_0")
     reader, writer = gguf.GGUFReader(ours), gguf.GGUFWriter(theirs, "llama")
     for field in reader.fields.values():
         if field.name.startswith("GGUF.") or field.name == "general.architecture":
