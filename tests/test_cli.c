@@ -44,6 +44,8 @@ static void help_is_given(void **state)
         assert_has(r->out, "--help");
         assert_string_equal(r->err, "");
     }
+    assert_has(run("help plan")->out, "Usage: gradus plan");
+    assert_fails(run("help xyzzy"), 2, "there is no command 'xyzzy'");
     r = run("train --help");
     for (const char *line = r->out, *end; (end = strchr(line, '\n')); line = end + 1)
         assert_in_range(end - line, 0, 80);

@@ -270,6 +270,8 @@ const char *cli_data_class(const cli_data *data, int64_t index, char number[CLI_
 bool cli_data_fits(gd_model *model, const cli_data *data);
 /* x as the model takes it: of the model's shape, f32. */
 gd_tensor *cli_model_input(gd_model *model, gd_tensor *x);
+/* What the model makes of cli_model_input(x), in f32 with any --precision. */
+gd_tensor *cli_model_output(gd_model *model, gd_tensor *x);
 /* It has that ending, or that and ".gz". */
 bool cli_has_ending(const char *path, const char *ending);
 
@@ -296,14 +298,22 @@ typedef struct cli_network {
         "device", "NAME", "what computes, of those that gradus info lists (default: cpu)", \
             CLI_TEXT, name, 0, 0                                                           \
     }
-/* NULL: the error is recorded. device: NULL for the CPU. */
-gd_context *cli_open_device(const char *device, int64_t threads);
+#define CLI_PRECISION_OPTION(name)                                                              \
+    {                                                                                           \
+        "precision", "NAME", "compute products and convolutions in bf16 or f16 (default: f32)", \
+            CLI_TEXT, name, 0, 0                                                                \
+    }
+/* --precision: f32 (NULL, too), bf16 or f16. false: it is another, which is told. */
+bool cli_precision(const char *command, const char *word, gd_dtype *precision);
+/* NULL: the error is recorded. device: NULL for the CPU. precision: of a gd_autocast that does not end; GD_F32: none. */
+gd_context *cli_open_device(const char *device, gd_dtype precision, int64_t threads);
 
 typedef struct cli_network_options {
     const char *model;   /* a run folder, a file that gradus train saved, or JSON; "mnist_mlp": the
                             network of examples/models/mnist_mlp.json; NULL: that, too */
     const char *weights; /* a safetensors file; NULL: the model's, or as initialised */
     const char *device;  /* NULL: cpu */
+    gd_dtype precision;  /* of cli_open_device */
     int64_t threads;     /* -1: as gd_open chooses */
     int64_t seed;
 } cli_network_options;
@@ -342,6 +352,7 @@ typedef struct cli_eval_text_options {
     const char
         *cache; /* the dtype of keys and values that are read from a cache; NULL: there is none */
     const char *device;
+    gd_dtype precision;
     int64_t threads;
     bool quantized; /* as gradus generate has it */
 } cli_eval_text_options;

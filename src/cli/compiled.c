@@ -24,14 +24,16 @@ static gd_tensor *infer(void *user, int count, gd_tensor *const *in)
     return gd_contiguous(out[0]);
 }
 
-/* in: the same, and targets. */
+/* in: the same, and targets. Where --precision is of 16 bits, only the loss is computed so, as in gd_fit; the scope
+ * ends with the body. */
 static gd_tensor *train(void *user, int count, gd_tensor *const *in)
 {
     const cli_compiled *c = user;
     gd_tensor *loss = c->network.language
                           ? gd_language_model_loss(c->network.language, in[0], in[1])
                           : gd_model_loss(c->network.model, infer(user, count, in), in[count - 1]);
-    return gd_minimize(c->optimizer, loss);
+    return gd_autocast_begin(c->network.context, GD_F32) == GD_OK ? gd_minimize(c->optimizer, loss)
+                                                                  : NULL;
 }
 
 /* Targets of the kind the model's loss takes: classes, else numbers like the output. */
@@ -129,7 +131,7 @@ static bool open_network(cli_compiled *c, const cli_network_options *options)
         return false;
     if (!is_language_model(path))
         return cli_network_open(&c->network, options);
-    c->network.context = cli_open_device(options->device, options->threads);
+    c->network.context = cli_open_device(options->device, options->precision, options->threads);
     if (!c->network.context)
         return false;
     c->network.language = gd_language_model_load(c->network.context, path);

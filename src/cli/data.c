@@ -271,6 +271,11 @@ gd_tensor *cli_model_input(gd_model *model, gd_tensor *x)
     return gd_reshape(x, shape);
 }
 
+gd_tensor *cli_model_output(gd_model *model, gd_tensor *x)
+{
+    return gd_cast(gd_model_forward(model, cli_model_input(model, x)), GD_F32);
+}
+
 /* In pieces: what comes from a pipe, as `--config <(command)` does, does not say how long it is. */
 static char *read_stream(FILE *f, size_t *size)
 {

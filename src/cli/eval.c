@@ -13,7 +13,7 @@ enum { BATCH = 500, MOST_CLASSES = 40 };
 typedef struct settings {
     const char *model;
     cli_words data;
-    const char *device, *tokenizer, *cache;
+    const char *device, *tokenizer, *cache, *precision_name;
     int64_t threads;
     bool quantized;
 } settings;
@@ -151,7 +151,7 @@ static bool measure(cli_network *network, const cli_data *d, gd_loader *batches,
     for (gd_batch b; gd_loader_next(batches, &b); *samples += b.size) {
         if (gd_scope_begin(gd) != GD_OK)
             return false;
-        gd_tensor *y = gd_model_forward(model, cli_model_input(model, b.tensors[0]));
+        gd_tensor *y = cli_model_output(model, b.tensors[0]);
         *loss += gd_item(gd_model_loss(model, y, b.tensors[1])) * (double)b.size;
         bool ok =
             d->regression
@@ -284,6 +284,7 @@ int cli_eval(int argc, char **argv)
           &s.tokenizer, 0, 0 },
         { "threads", "N", "threads to compute with", CLI_WHOLE, &s.threads, 1, 256 },
         CLI_DEVICE_OPTION(&s.device),
+        CLI_PRECISION_OPTION(&s.precision_name),
         { "quantized", NULL,
           "of a language model: compute with a GGUF file's 8 and 4 bits, as gradus generate",
           CLI_FLAG, &s.quantized, 0, 0 },
@@ -300,6 +301,9 @@ int cli_eval(int argc, char **argv)
     int code;
     if (cli_parse(argc, argv, &help, options, (int)(sizeof options / sizeof *options), &code))
         return code;
+    gd_dtype precision;
+    if (!cli_precision("eval", s.precision_name, &precision))
+        return CLI_USAGE;
     if (!s.tokenizer) /* else the first is the model, of any format */
         cli_sort_operands(&s.model, &s.data);
     if (s.data.count > 1)
@@ -313,6 +317,7 @@ int cli_eval(int argc, char **argv)
                              &(cli_eval_text_options){ .tokenizer = s.tokenizer,
                                                        .cache = s.cache,
                                                        .device = s.device,
+                                                       .precision = precision,
                                                        .threads = s.threads,
                                                        .quantized = s.quantized });
     if (s.quantized || s.cache) {
@@ -320,9 +325,9 @@ int cli_eval(int argc, char **argv)
                 s.quantized ? "quantized" : "cache", file);
         return CLI_USAGE;
     }
-    const cli_network_options network_options = { .model = file,
-                                                  .device = s.device,
-                                                  .threads = s.threads };
+    const cli_network_options network_options = {
+        .model = file, .device = s.device, .precision = precision, .threads = s.threads
+    };
     cli_network network;
     cli_data data = { 0 };
     bool ok = cli_trained_open(&network, &network_options) &&

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 /* A sequence of a text has no more tokens than LENGTH, and a batch's logits no more numbers than LOGITS, but for one sequence. */
 enum { BATCH = 16, LENGTH = 1024, LOGITS = 1 << 26 };
@@ -109,7 +110,7 @@ bool cli_cache_dtype(const char *command, const char *word, gd_dtype *dtype)
         gd_dtype dtype;
     } words[] = { { "f32", GD_F32 }, { "f16", GD_F16 }, { "int8", GD_I8 } };
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-        if (strcmp(words[i].word, word) == 0) {
+        if (strcasecmp(words[i].word, word) == 0) {
             *dtype = words[i].dtype;
             return true;
         }
@@ -164,7 +165,7 @@ int cli_eval_text(const char *model_path, const char *path, const cli_eval_text_
     gd_dtype dtype = GD_F32;
     if (o->cache && !cli_cache_dtype("eval", o->cache, &dtype))
         return CLI_USAGE;
-    gd_context *gd = cli_open_device(o->device, o->threads);
+    gd_context *gd = cli_open_device(o->device, o->precision, o->threads);
     gd_language_model *model =
         gd ? gd_language_model_load(gd, model_path, .quantized = o->quantized) : NULL;
     cli_data d = { .context = gd };

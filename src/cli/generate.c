@@ -9,8 +9,8 @@
 
 typedef struct settings {
     const char *model, *tokenizer, *prompt;
-    const char *device, *cache, *draft;
-    gd_dtype cache_dtype;
+    const char *device, *cache, *draft, *precision_name;
+    gd_dtype cache_dtype, precision;
     int64_t tokens, top_k, seed, threads, draft_tokens;
     double temperature, top_p, repetition_penalty;
     bool quiet, quantized;
@@ -91,7 +91,7 @@ static bool belong_together(gd_language_model *model, const gd_tokenizer *tokeni
 
 static int run(const settings *s, gd_tokenizer *tokenizer)
 {
-    gd_context *gd = cli_open_device(s->device, s->threads);
+    gd_context *gd = cli_open_device(s->device, s->precision, s->threads);
     gd_language_model *model = gd_language_model_load(gd, s->model, .quantized = s->quantized);
     char path[CLI_PATH_BYTES];
     bool ok = model != NULL;
@@ -146,6 +146,7 @@ int cli_generate(int argc, char **argv)
         { "threads", "N", "threads to compute with (default: the cores there are)", CLI_WHOLE,
           &s.threads, 1, 256 },
         CLI_DEVICE_OPTION(&s.device),
+        CLI_PRECISION_OPTION(&s.precision_name),
         { "quantized", NULL,
           "keep a GGUF file's Q8_0 and Q4_0 in 8 and 4 bits, and compute with them", CLI_FLAG,
           &s.quantized, 0, 0 },
@@ -167,7 +168,8 @@ int cli_generate(int argc, char **argv)
         return code;
     char model[CLI_PATH_BYTES];
     gd_tokenizer *tokenizer = NULL;
-    if (!cli_cache_dtype("generate", s.cache, &s.cache_dtype))
+    if (!cli_cache_dtype("generate", s.cache, &s.cache_dtype) ||
+        !cli_precision("generate", s.precision_name, &s.precision))
         return CLI_USAGE;
     if (s.draft && access(s.draft, F_OK) != 0) {
         fprintf(stderr, "gradus generate: %s is not there\n", s.draft);

@@ -58,6 +58,15 @@ static int finish(int code)
     return CLI_FAILED;
 }
 
+/* words[0] is the command's name. */
+static int run_command(int count, char **words)
+{
+    for (int i = 0; i < COMMAND_COUNT; i++)
+        if (strcmp(words[0], commands[i].name) == 0)
+            return finish(commands[i].run(count, words));
+    return unknown_command(words[0]);
+}
+
 /* What the library warns of, as files that it leaves out. Of very many such messages the first are enough. */
 static void warn(void *user, gd_log_level level, const char *message)
 {
@@ -81,6 +90,8 @@ int main(int argc, char **argv)
         return CLI_USAGE;
     }
     const char *name = argv[1];
+    if (strcmp(name, "help") == 0 && argc > 2) /* of a command */
+        return run_command(2, (char *[]){ argv[2], "--help", NULL });
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0) {
         print_help(stdout);
         return finish(CLI_OK);
@@ -89,8 +100,5 @@ int main(int argc, char **argv)
         printf("gradus %s\n", gd_version());
         return finish(CLI_OK);
     }
-    for (int i = 0; i < COMMAND_COUNT; i++)
-        if (strcmp(name, commands[i].name) == 0)
-            return finish(commands[i].run(argc - 1, argv + 1));
-    return unknown_command(name);
+    return run_command(argc - 1, argv + 1);
 }

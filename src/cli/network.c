@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -85,9 +86,29 @@ void cli_find_model(const char *given, char path[CLI_PATH_BYTES])
     snprintf(path, CLI_PATH_BYTES, "%.4000s%s", given, folder ? "/model.safetensors" : "");
 }
 
-gd_context *cli_open_device(const char *device, int64_t threads)
+bool cli_precision(const char *command, const char *word, gd_dtype *precision)
 {
-    return gd_open(device ? device : "cpu", .threads = (int)threads);
+    static const char *const words[] = { "f32", "bf16", "f16" };
+    static const gd_dtype dtypes[] = { GD_F32, GD_BF16, GD_F16 };
+    *precision = GD_F32;
+    for (int i = 0; word && i < 3; i++)
+        if (strcasecmp(words[i], word) == 0) {
+            *precision = dtypes[i];
+            return true;
+        }
+    if (word)
+        fprintf(stderr, "gradus %s: --precision is f32, bf16 or f16, not '%s'%s\n", command, word,
+                cli_suggestion(word, "", 3, words));
+    return !word;
+}
+
+gd_context *cli_open_device(const char *device, gd_dtype precision, int64_t threads)
+{
+    gd_context *gd = gd_open(device ? device : "cpu", .threads = (int)threads);
+    if (!gd || precision == GD_F32 || gd_autocast_begin(gd, precision) == GD_OK)
+        return gd;
+    gd_close(gd);
+    return NULL;
 }
 
 /* A run of which nothing is trained: it has begun, and nothing more. */
@@ -116,7 +137,7 @@ bool cli_network_open(cli_network *network, const cli_network_options *options)
     *network = (cli_network){ 0 };
     if (options->model && !is_trained(options->model))
         return false;
-    network->context = cli_open_device(options->device, options->threads);
+    network->context = cli_open_device(options->device, options->precision, options->threads);
     if (!network->context)
         return false;
     uint64_t seed = (uint64_t)options->seed;

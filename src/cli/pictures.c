@@ -221,7 +221,7 @@ gd_status cli_draw_model(const cli_data *d, gd_model *model, gd_language_model *
 
 gd_tensor *cli_probabilities(gd_model *model, gd_tensor *x)
 {
-    gd_tensor *y = gd_model_forward(model, cli_model_input(model, x));
+    gd_tensor *y = cli_model_output(model, x);
     return gd_model_gives_probabilities(model) ? y : gd_softmax(y, -1);
 }
 

@@ -6,7 +6,7 @@
 
 typedef struct settings {
     const char *model, *optimizer, *trace, *svg;
-    const char *device;
+    const char *device, *precision_name;
     int64_t batch, length, threads, runs, memory_limit;
     bool train, frozen, dot, profile, explain;
 } settings;
@@ -178,6 +178,7 @@ int cli_plan(int argc, char **argv)
         { "runs", "N", "runs to measure (default: 20)", CLI_WHOLE, &s.runs, 1, 1e6 },
         { "threads", "N", "threads to compute with (default: 1)", CLI_WHOLE, &s.threads, 1, 256 },
         CLI_DEVICE_OPTION(&s.device),
+        CLI_PRECISION_OPTION(&s.precision_name),
     };
     const cli_command_help help = {
         "gradus plan [MODEL] [OPTION]...",
@@ -189,6 +190,9 @@ int cli_plan(int argc, char **argv)
     int code;
     if (cli_parse(argc, argv, &help, options, (int)(sizeof options / sizeof *options), &code))
         return code;
+    gd_dtype precision;
+    if (!cli_precision("plan", s.precision_name, &precision))
+        return CLI_USAGE;
     if (s.dot && (s.explain || s.profile || s.trace || s.svg)) {
         fprintf(stderr, "gradus plan: --dot is the graph alone, without --explain, --profile, "
                         "--trace and --svg\n");
@@ -197,16 +201,20 @@ int cli_plan(int argc, char **argv)
     if ((s.trace && gd_file_check_writable(s.trace) != GD_OK) ||
         (s.svg && gd_file_check_writable(s.svg) != GD_OK))
         return cli_fail();
-    cli_compiled_options compiled_options = {
-        .network = { .model = s.model, .device = s.device, .threads = s.threads, .seed = 1 },
-        .batch = s.batch,
-        .length = s.length,
-        .train = s.train,
-        .frozen = s.frozen,
-        .memory_limit = s.memory_limit < 0 ? SIZE_MAX : (size_t)s.memory_limit,
-        .optimizer = s.optimizer,
-        .lr = NAN
-    };
+    cli_compiled_options compiled_options = { .network = { .model = s.model,
+                                                           .device = s.device,
+                                                           .precision = precision,
+                                                           .threads = s.threads,
+                                                           .seed = 1 },
+                                              .batch = s.batch,
+                                              .length = s.length,
+                                              .train = s.train,
+                                              .frozen = s.frozen,
+                                              .memory_limit = s.memory_limit < 0
+                                                                  ? SIZE_MAX
+                                                                  : (size_t)s.memory_limit,
+                                              .optimizer = s.optimizer,
+                                              .lr = NAN };
     cli_compiled compiled;
     code = cli_compiled_open(&compiled, &compiled_options);
     if (code == CLI_OK)

@@ -1,6 +1,6 @@
 /* cli/predict.c: gradus predict: what a trained network makes of new data: rows of a table and photographs
  * as CSV, test digits drawn in the terminal. Start at cli_predict(). */
-#include "cli.h"
+#include "pictures.h"
 
 #include <dirent.h>
 #include <stdio.h>
@@ -13,7 +13,7 @@ enum { SIDE = 28, PIXELS = SIDE * SIDE, CLASSES = 10, BATCH = 500 };
 typedef struct settings {
     const char *model;
     cli_words data;
-    const char *device;
+    const char *device, *precision_name;
     int64_t index, count, threads;
 } settings;
 
@@ -79,13 +79,6 @@ static void draw_digit(int64_t index, const float *pixels, const float *probabil
     putchar('\n');
 }
 
-/* Logits or probabilities as probabilities. */
-static gd_tensor *probabilities_of(gd_model *model, gd_tensor *x)
-{
-    gd_tensor *y = gd_model_forward(model, cli_model_input(model, x));
-    return gd_model_gives_probabilities(model) ? y : gd_softmax(y, -1);
-}
-
 /* One digit: look it up, ask the network, draw. */
 static bool predict_digit(cli_network *network, const gd_dataset *digits, int64_t index)
 {
@@ -94,7 +87,7 @@ static bool predict_digit(cli_network *network, const gd_dataset *digits, int64_
     gd_tensor *digit[2];
     if (gd_dataset_get(digits, index, 1, digit) != GD_OK)
         return false;
-    gd_tensor *p = probabilities_of(network->model, digit[0]);
+    gd_tensor *p = cli_probabilities(network->model, digit[0]);
     if (p && gd_tensor_count(p) != CLASSES) {
         fprintf(stderr, "gradus predict: the model gives %lld numbers for a digit, 10 are needed\n",
                 (long long)gd_tensor_count(p));
@@ -148,9 +141,8 @@ static bool answer(cli_network *network, const cli_data *d, gd_tensor *x, int64_
                    char *const *names)
 {
     char number[CLI_COUNT_TEXT];
-    gd_tensor *y = d->regression
-                       ? gd_model_forward(network->model, cli_model_input(network->model, x))
-                       : probabilities_of(network->model, x);
+    gd_tensor *y =
+        d->regression ? cli_model_output(network->model, x) : cli_probabilities(network->model, x);
     size_t bytes = (size_t)(count * d->outputs) * sizeof(float);
     float *values = malloc(bytes);
     bool ok = values && y && gd_tensor_read(y, values, bytes) == GD_OK;
@@ -340,6 +332,7 @@ int cli_predict(int argc, char **argv)
         { "count", "N", "how many digits (default: 3)", CLI_WHOLE, &s.count, 1, 10000 },
         { "threads", "N", "threads to compute with", CLI_WHOLE, &s.threads, 1, 256 },
         CLI_DEVICE_OPTION(&s.device),
+        CLI_PRECISION_OPTION(&s.precision_name),
     };
     const cli_command_help help = {
         "gradus predict [MODEL] [DATA]... [OPTION]...",
@@ -349,10 +342,13 @@ int cli_predict(int argc, char **argv)
     int code;
     if (cli_parse(argc, argv, &help, options, (int)(sizeof options / sizeof *options), &code))
         return code;
+    gd_dtype precision;
+    if (!cli_precision("predict", s.precision_name, &precision))
+        return CLI_USAGE;
     cli_sort_operands(&s.model, &s.data);
-    const cli_network_options network_options = { .model = s.model,
-                                                  .device = s.device,
-                                                  .threads = s.threads };
+    const cli_network_options network_options = {
+        .model = s.model, .device = s.device, .precision = precision, .threads = s.threads
+    };
     cli_network network;
     cli_data data = { 0 };
     bool ok = cli_trained_open(&network, &network_options) &&

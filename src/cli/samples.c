@@ -47,8 +47,8 @@ static bool ask(const cli_data *d, gd_model *model, const gd_dataset *set, int64
     gd_tensor *fields[MOST_FIELDS];
     if (gd_dataset_get(set, first, count, fields) != GD_OK)
         return false;
-    gd_tensor *y = d->regression ? gd_model_forward(model, cli_model_input(model, fields[0]))
-                                 : cli_probabilities(model, fields[0]);
+    gd_tensor *y =
+        d->regression ? cli_model_output(model, fields[0]) : cli_probabilities(model, fields[0]);
     double *answers = y ? read_doubles(y) : NULL;
     double *truths = answers ? read_doubles(fields[1]) : NULL;
     int64_t each = gd_tensor_count(fields[1]) / count;

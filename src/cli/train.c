@@ -304,7 +304,7 @@ static bool prepare(cli_training *t, cli_settings *s)
     if (!cli_recipe_check(s))
         return false;
     t->monitor = s->monitor ? s->monitor : kind->monitor;
-    t->context = cli_open_device(s->device, s->threads);
+    t->context = cli_open_device(s->device, GD_F32, s->threads);
     return t->context != NULL;
 }
 

@@ -307,24 +307,11 @@ static int check_schedule(const char *command, const cli_settings *s)
     return code;
 }
 
-static const char *const precisions[] = { "f32", "bf16", "f16" };
-
 gd_dtype cli_train_precision(const cli_settings *s)
 {
-    static const gd_dtype dtype[] = { GD_F32, GD_BF16, GD_F16 };
-    for (int i = 0; s->precision && i < 3; i++)
-        if (strcmp(s->precision, precisions[i]) == 0)
-            return dtype[i];
-    return s->precision ? GD_DTYPE_COUNT : GD_F32;
-}
-
-static int check_precision(const char *command, const cli_settings *s)
-{
-    if (cli_train_precision(s) != GD_DTYPE_COUNT)
-        return CLI_OK;
-    fprintf(stderr, "gradus %s: --precision is f32, bf16 or f16, not '%s'%s\n", command,
-            s->precision, cli_suggestion(s->precision, "", 3, precisions));
-    return CLI_USAGE;
+    gd_dtype precision;
+    (void)cli_precision("train", s->precision, &precision);
+    return precision;
 }
 
 int cli_train_check(const char *command, const cli_settings *s)
@@ -332,8 +319,9 @@ int cli_train_check(const char *command, const cli_settings *s)
     const char *problem = NULL;
     const char *schedule = cli_schedule_name(s);
     int code = check_schedule(command, s);
-    if (code == CLI_OK)
-        code = check_precision(command, s);
+    gd_dtype precision;
+    if (code == CLI_OK && !cli_precision(command, s->precision, &precision))
+        code = CLI_USAGE;
     if (code != CLI_OK)
         return code;
     if (s->per_example && s->accumulate > 1)
