@@ -740,6 +740,32 @@ static void test_isa_override(void **state)
         assert_int_equal(gd_isa_choose(), has ? GD_ISA_AVX512 : GD_ISA_COUNT);
         assert_int_equal(gd_error_code(), has ? GD_OK : GD_ERR_UNSUPPORTED);
     }
+    static const struct {
+        const char *names;
+        bool bf16, vnni;
+    } lists[] = { { "avx512+avx512_vnni", false, true },
+                  { "avx512_bf16+avx512_vnni", true, true },
+                  { "avx512_vnni+avx512_bf16+avx512", true, true } };
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
+        setenv("GRADUS_ISA", lists[i].names, 1);
+        gd_error_clear();
+        const bool runs =
+            gd_cpu_has(GD_CPU_AVX512_VNNI) && (!lists[i].bf16 || gd_cpu_has(GD_CPU_AVX512_BF16));
+        assert_int_equal(gd_isa_choose(), runs ? GD_ISA_AVX512 : GD_ISA_COUNT);
+        assert_int_equal(gd_error_code(), runs ? GD_OK : GD_ERR_UNSUPPORTED);
+        assert_false(gd_cpu_may_use(GD_CPU_AMX_BF16));
+        assert_int_equal(gd_cpu_may_use(GD_CPU_AVX512_BF16),
+                         lists[i].bf16 && gd_cpu_has(GD_CPU_AVX512_BF16));
+        assert_int_equal(gd_cpu_may_use(GD_CPU_AVX512_VNNI), gd_cpu_has(GD_CPU_AVX512_VNNI));
+    }
+    static const char *const wrong[] = { "avx2+avx512_vnni", "avx512+", "+avx512", "avx512+sse9",
+                                         "avx5" };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        setenv("GRADUS_ISA", wrong[i], 1);
+        gd_error_clear();
+        assert_int_equal(gd_isa_choose(), GD_ISA_COUNT);
+        assert_int_equal(gd_error_code(), GD_ERR_INVALID);
+    }
     setenv("GRADUS_ISA", "fast", 1);
     gd_error_clear();
     assert_int_equal(gd_isa_choose(), GD_ISA_COUNT);

@@ -78,9 +78,19 @@ static void test_bad_isa(void **state)
         gd_device *device = open_cpu(1);
         assert_int_equal(device != NULL, gd_isa_available(isa));
         assert_int_equal(gd_error_code(), device ? GD_OK : GD_ERR_UNSUPPORTED);
-        if (device)
+        if (device) {
             assert_string_equal(device->isa, gd_isa_name(isa));
+            assert_string_equal(device->extensions, "");
+        }
         gd_error_clear();
+        gd_backend_cpu.close(device);
+    }
+    static const char both[] = "avx512_bf16+avx512_vnni";
+    setenv("GRADUS_ISA", both, 1);
+    if (gd_cpu_has(GD_CPU_AVX512_BF16) && gd_cpu_has(GD_CPU_AVX512_VNNI)) {
+        gd_device *device = open_cpu(1);
+        assert_non_null(device);
+        assert_string_equal(device->extensions, both);
         gd_backend_cpu.close(device);
     }
     unsetenv("GRADUS_ISA");

@@ -221,6 +221,9 @@ GD_API gd_status gd_random_seek(gd_context *context, uint64_t seed, uint64_t pos
  * device), threads in use. */
 GD_API const char *gd_context_device(const gd_context *context);
 GD_API const char *gd_context_isa(const gd_context *context);
+/* The instruction set's extensions that products of bf16 and of bytes use, with plus signs between them, as
+ * GRADUS_ISA takes them: "amx_bf16+avx512_vnni"; "": none. */
+GD_API const char *gd_context_extensions(const gd_context *context);
 GD_API int gd_context_threads(const gd_context *context);
 /* Change the number of threads (at least 1). Results do not depend on it. */
 GD_API gd_status gd_context_set_threads(gd_context *context, int threads);

@@ -383,6 +383,11 @@ class Context:
         return C.gd_context_isa(self._home.handle).decode()
 
     @property
+    def extensions(self) -> str:
+        """The instruction set's extensions in use, "amx_bf16+avx512_vnni"; "": none."""
+        return C.gd_context_extensions(self._home.handle).decode()
+
+    @property
     def threads(self) -> int:
         """How many threads compute."""
         return C.gd_context_threads(self._home.handle)

@@ -99,8 +99,9 @@ typedef struct gd_foreign_place {
 
 struct gd_device {
     const gd_backend *backend;
-    const char *name; /* "cpu" */
-    const char *isa;  /* "avx512" */
+    const char *name;       /* "cpu" */
+    const char *isa;        /* "avx512" */
+    const char *extensions; /* of it, those that kernels use: "avx512_vnni"; NULL: there are none */
     int threads;
     gd_dtype_set half_products; /* halves that its matmul multiplies; others are widened before */
     bool half_recurrent;        /* and a recurrent network's weight may be bf16 */

@@ -180,12 +180,29 @@ const char *gd_isa_name(gd_isa isa)
     return (unsigned)isa < GD_ISA_COUNT ? isa_names[isa] : "unknown";
 }
 
+/* The length of the next of the names that stand between plus signs. */
+static size_t name_length(const char *names)
+{
+    return strcspn(names, "+");
+}
+
+static bool is_name(const char *names, const char *name)
+{
+    return name_length(names) == strlen(name) && strncmp(names, name, strlen(name)) == 0;
+}
+
+/* The instruction set that the next name is of, or GD_ISA_COUNT. */
+static gd_isa isa_of(const char *names)
+{
+    int isa = 0;
+    while (isa < GD_ISA_COUNT && !is_name(names, isa_names[isa]))
+        isa++;
+    return (gd_isa)isa;
+}
+
 gd_isa gd_isa_parse(const char *name)
 {
-    for (int isa = 0; isa < GD_ISA_COUNT; isa++)
-        if (strcmp(name, isa_names[isa]) == 0)
-            return (gd_isa)isa;
-    return GD_ISA_COUNT;
+    return strchr(name, '+') ? GD_ISA_COUNT : isa_of(name);
 }
 
 bool gd_isa_available(gd_isa isa)
@@ -208,7 +225,7 @@ const char *gd_cpu_extension_name(gd_cpu_extension extension)
     return extension_rows[extension].name;
 }
 
-/* What GRADUS_ISA says; NULL: nothing. */
+/* What GRADUS_ISA says, names with plus signs between them; NULL: nothing. */
 static const char *asked_isa(void)
 {
     const char *asked = getenv("GRADUS_ISA");
@@ -222,25 +239,49 @@ static bool pays(gd_cpu_extension extension)
     return extension != GD_CPU_AVX512_BF16 || !strstr(gd_cpu_model(), "Intel");
 }
 
-bool gd_cpu_may_use(gd_cpu_extension extension)
+static const char *next_name(const char *names)
 {
-    const char *asked = asked_isa();
-    if (!gd_cpu_has(extension))
-        return false;
-    return asked ? strcmp(asked, extension_rows[extension].name) == 0 : pays(extension);
+    const char *end = names + name_length(names);
+    return *end ? end + 1 : NULL;
 }
 
-/* The instruction set of a name in GRADUS_ISA, and whether this processor runs what it names. */
-static gd_isa parse_asked(const char *asked, bool *runs)
+bool gd_cpu_may_use(gd_cpu_extension extension)
+{
+    const char *names = asked_isa();
+    if (!gd_cpu_has(extension))
+        return false;
+    if (!names)
+        return pays(extension);
+    for (; names; names = next_name(names))
+        if (is_name(names, extension_rows[extension].name))
+            return true;
+    return false;
+}
+
+/* The instruction set of the next name, and whether this processor runs what it names. */
+static gd_isa parse_name(const char *names, bool *runs)
 {
     for (int e = 0; e < GD_CPU_EXTENSION_COUNT; e++)
-        if (strcmp(asked, extension_rows[e].name) == 0) {
+        if (is_name(names, extension_rows[e].name)) {
             *runs = gd_cpu_has((gd_cpu_extension)e);
             return extension_rows[e].isa;
         }
-    const gd_isa isa = gd_isa_parse(asked);
+    const gd_isa isa = isa_of(names);
     *runs = gd_isa_available(isa);
     return isa;
+}
+
+/* The instruction set of all names, GD_ISA_COUNT if one is none or they are of several. */
+static gd_isa parse_asked(const char *names, bool *runs)
+{
+    const gd_isa first = parse_name(names, runs);
+    while ((names = next_name(names))) {
+        bool next_runs;
+        if (parse_name(names, &next_runs) != first)
+            return GD_ISA_COUNT;
+        *runs = *runs && next_runs;
+    }
+    return first;
 }
 
 gd_isa gd_isa_choose(void)
@@ -250,10 +291,11 @@ gd_isa gd_isa_choose(void)
         bool runs;
         gd_isa isa = parse_asked(asked, &runs);
         if (isa == GD_ISA_COUNT) {
-            gd_fail(GD_ERR_INVALID,
-                    "GRADUS_ISA=%s: not one of baseline, avx2, avx512, avx512_bf16, amx_bf16, "
-                    "avx512_vnni, neon",
-                    asked);
+            gd_fail(
+                GD_ERR_INVALID,
+                "GRADUS_ISA=%s: not one of baseline, avx2, avx512, neon, nor avx512 with any of "
+                "amx_bf16, avx512_bf16, avx512_vnni between plus signs",
+                asked);
         } else if (!runs) {
             gd_fail(GD_ERR_UNSUPPORTED,
                     "GRADUS_ISA=%s: this processor (%s) cannot run it, or this build has no "

@@ -23,9 +23,9 @@ gd_isa gd_isa_parse(const char *name);
  * means F, DQ, BW, VL), and the library was built with kernels for it. */
 bool gd_isa_available(gd_isa isa);
 
-/* The best available, or what GRADUS_ISA asks for: an instruction set's name, or an extension's, which
- * asks for its instruction set, too. An unknown or unavailable name is GD_ERR_INVALID /
- * GD_ERR_UNSUPPORTED (recorded) and returns GD_ISA_COUNT. */
+/* The best available, or what GRADUS_ISA asks for: an instruction set's name, or extensions', which
+ * ask for their instruction set, too, with plus signs between them: "avx512_vnni+avx512_bf16". An unknown or
+ * unavailable name is GD_ERR_INVALID / GD_ERR_UNSUPPORTED (recorded) and returns GD_ISA_COUNT. */
 gd_isa gd_isa_choose(void);
 
 /* What some processors of an instruction set have besides it: products of bfloat16 and

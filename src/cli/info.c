@@ -42,6 +42,8 @@ static int print_all(void)
     print_cache("cache 3", _SC_LEVEL3_CACHE_SIZE);
 #endif
     printf("instruction set  %s\n", gd_context_isa(gd));
+    if (*gd_context_extensions(gd))
+        printf("extensions       %s\n", gd_context_extensions(gd));
     printf("threads          %d\n", gd_context_threads(gd));
     gd_close(gd);
 

@@ -173,6 +173,11 @@ const char *gd_context_isa(const gd_context *context)
     return context ? context->device->isa : "";
 }
 
+const char *gd_context_extensions(const gd_context *context)
+{
+    return context && context->device->extensions ? context->device->extensions : "";
+}
+
 int gd_context_threads(const gd_context *context)
 {
     return context ? context->device->threads : 0;

@@ -19,6 +19,7 @@
 #include "base/threads.h"
 
 #include <string.h>
+#include <stdio.h>
 #include <sys/mman.h>
 
 typedef void (*register_fn)(gd_kernel_fn *kernel);
@@ -151,6 +152,17 @@ static void cpu_close(gd_device *device)
     gd_free(cpu);
 }
 
+static void name_extensions(gd_cpu_device *cpu)
+{
+    size_t length = 0;
+    for (int e = 0; e < GD_CPU_EXTENSION_COUNT && cpu->isa == GD_ISA_AVX512; e++)
+        if (gd_cpu_may_use((gd_cpu_extension)e))
+            length +=
+                (size_t)snprintf(cpu->extensions + length, sizeof cpu->extensions - length, "%s%s",
+                                 length ? "+" : "", gd_cpu_extension_name((gd_cpu_extension)e));
+    cpu->base.extensions = cpu->extensions;
+}
+
 static gd_device *cpu_open(const gd_open_options *options, int index)
 {
     (void)index;
@@ -169,6 +181,7 @@ static gd_device *cpu_open(const gd_open_options *options, int index)
     cpu->base.alignment = 64;
     cpu->base.limits = limits;
     cpu->isa = isa;
+    name_extensions(cpu);
     fill_table(cpu);
     int threads = options->threads == -1 ? gd_thread_count_default() : options->threads;
     if (gd_paths_read(&cpu->paths) != GD_OK || cpu_set_threads(&cpu->base, threads) != GD_OK) {

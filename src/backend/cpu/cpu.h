@@ -13,6 +13,7 @@
 typedef struct gd_cpu_device {
     gd_device base; /* first: a gd_device is one of these when its back end is the CPU's */
     gd_isa isa;
+    char extensions[64]; /* of gd_context_extensions */
     const gd_gemm_micro *gemm_f32, *gemm_f64, *gemm_bf16, *gemm_f16;
     gd_quantized_kernels quantized;
     const struct gd_conv_micro *conv_f32, *conv_bf16; /* the last NULL: there is none */
