@@ -146,6 +146,8 @@ static void test_one_machine_one_result(void **state)
     char what[100];
     for (size_t i = 0; i < COUNT(problems); i++) {
         const problem *p = &problems[i];
+        if (TEST_UNDER_TSAN && !getenv("GRADUS_TEST_ALL") && i % 3 != 0)
+            continue; /* threads share rows alike in all of them */
         gd_context *reference = open_reference();
         reading expected = run(reference, p, GD_MODE_EAGER, NULL, 0);
         close_context(reference);

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "support/context.h"
+#include "support/effort.h"
 
 #define COUNT(array) ((int)(sizeof(array) / sizeof(array)[0]))
 
@@ -145,12 +146,13 @@ static void check_layer(gd_context *gd, layer_form form, gd_dtype dtype, int64_t
 /* With one row, B is read once: it is not packed. */
 static void check_layers(gd_context *gd)
 {
+    static int tried;
     static const gd_dtype dtypes[] = { GD_F32, GD_F64, GD_BF16, GD_F16 };
     static const int64_t rows[] = { 4, 9, 33, 150 };
     for (int r = 0; r < COUNT(rows); r++) {
         for (int d = 0; d < COUNT(dtypes); d++)
             for (int f = LINEAR; f <= BATCH; f++)
-                if (!(f == BATCH && rows[r] > 100))
+                if (!(f == BATCH && rows[r] > 100) && test_tries_alike(&tried))
                     check_layer(gd, (layer_form)f, dtypes[d], rows[r], true);
         check_layer(gd, MIXED, GD_F32, rows[r], true);
         check_layer(gd, CONVOLVED, GD_F32, rows[r] % 8 + 1, false);
