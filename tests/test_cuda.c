@@ -447,16 +447,10 @@ static void fail_each(int error, int64_t step)
     assert_true(tried > 40 && refused > tried / 3);
 }
 
-/* From call to call. */
-static int64_t step_over(int64_t calls)
-{
-    return getenv("GRADUS_TEST_ALL") ? 1 : test_is_repetition() ? 5 * calls : calls;
-}
-
 static void a_call_that_fails_is_told(void **state)
 {
     (void)state;
-    const int64_t step = step_over(17);
+    const int64_t step = test_call_step(17);
     fail_each(2 /* CUDA_ERROR_OUT_OF_MEMORY */, step);
     fail_each(1 /* CUDA_ERROR_INVALID_VALUE */, step + 2);
 }
@@ -464,14 +458,14 @@ static void a_call_that_fails_is_told(void **state)
 static void a_device_that_is_lost_is_told(void **state)
 {
     (void)state;
-    fail_each(700 /* CUDA_ERROR_ILLEGAL_ADDRESS */, step_over(13));
+    fail_each(700 /* CUDA_ERROR_ILLEGAL_ADDRESS */, test_call_step(13));
 }
 
 /* The same with plans as one kernel, whose program and tables may not come about. */
 static void failures_of_one_kernel_are_told(void **state)
 {
     (void)state;
-    const int64_t step = step_over(15);
+    const int64_t step = test_call_step(15);
     assert_int_equal(setenv("GRADUS_ONE_KERNEL", "always", 1), 0);
     fail_each(2, step);
     fail_each(700, step + 3);

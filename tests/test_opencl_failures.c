@@ -123,7 +123,7 @@ static void fail_each(bool lasting)
     for (int f = 0; f < FUNCTIONS; f++)
         for (int64_t i = 0; i < calls[f]; i++)
             if (getenv("GRADUS_TEST_ALL") || i == 0 ||
-                (!lasting && (i == calls[f] - 1 || (i == calls[f] / 2 && !test_is_repetition())))) {
+                (!lasting && (i == calls[f] - 1 || (i == calls[f] / 2 && !test_is_slow())))) {
                 refused += !run_failing(names[f], i, lasting);
                 tried++;
             }

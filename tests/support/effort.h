@@ -11,6 +11,7 @@
 #include "base/cpu.h"
 
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdlib.h>
 
 /* gcc defines macros, clang has features. */
@@ -41,6 +42,16 @@ static inline bool test_is_slow(void)
 static inline bool test_is_repetition(void)
 {
     return test_is_slow() && !TEST_UNDER_TSAN && !TEST_UNDER_MEMORY_CHECKS;
+}
+
+/* Of very many calls that fail in turn, from one to the next: every `step`-th. Where it is slow fewer do, and other
+ * ones. */
+static inline int64_t test_call_step(int64_t step)
+{
+    return getenv("GRADUS_TEST_ALL") ? 1
+           : test_is_repetition()    ? 5 * step
+           : test_is_slow()          ? 3 * step + 1
+                                     : step;
 }
 
 /* Of so many like cases, those that are tried: all, or where it is slow a seventeenth. */
