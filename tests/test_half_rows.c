@@ -1,6 +1,6 @@
 /* tests/test_half_rows.c: softmax, the losses, normalisation, sums and extremes of f16 and bf16, which
  * the CPU reads and writes as they are: on every instruction set of this machine, with 1 and 2 threads,
- * eagerly and compiled, the bits of values and of gradients are those of f32's between casts, of any
+ * eagerly and compiled, the bits of values and of gradients, first and second, are those of f32's between casts, of any
  * numbers, NaN, infinities and subnormals among them; and no cast passes over memory. Kernels run on
  * guarded memory, with exactly the scratch that they ask for. Start at check_function().
  */
@@ -283,6 +283,14 @@ static void expect_no_casts(const function *f, const char *what)
         fail_msg("%s, %s: %d casts pass over memory", tried, what, casts);
 }
 
+/* The gradient by x of sum(d * seed). */
+static gd_tensor *second_of(gd_tensor *d, gd_tensor *x, gd_tensor *seed)
+{
+    gd_tensor *second = NULL;
+    assert_int_equal(gd_grad(1, &d, &seed, 1, &x, &second), GD_OK);
+    return second;
+}
+
 typedef struct body {
     const function *f;
     bool by_x; /* the gradient */
@@ -340,6 +348,8 @@ static void check_function(gd_context *gd, const function *f, gd_tensor *const *
         gradients_of(y, seed, leaf, d);
         for (int i = 0; i < 3; i++)
             expect_bits(d[i], wanted[i], "gradient");
+        expect_bits(second_of(d[X], leaf[X], t[X]), second_of(wanted[X], leaf[X], t[X]),
+                    "second gradient");
         check_compiled(gd, (body){ f, true }, t, seed, wanted[0]);
     }
     check_compiled(gd, (body){ f, false }, t, seed ? seed : t[X], expected);

@@ -18,11 +18,16 @@ static bool is_cast(const gd_ir *ir, int32_t i)
     return v->kind == GD_IR_OP && v->op->id == GD_OP_cast && !v->is_constant;
 }
 
-/* Whether a group may have this reduction, and with it the cast of its operand. */
-static bool is_left_to_fuse(const gd_ir *ir, const gd_ir_value *v)
+/* Whether a group may have this reduction and the cast of its operand, and more than these two. */
+static bool is_left_to_fuse(const gd_ir *ir, const gd_ir_users *users, const gd_ir_value *v)
 {
     gd_rows rows;
-    return ir->context->device->limits.row_group_instructions > 0 && gd_rows_of(ir, v, &rows);
+    if (ir->context->device->limits.row_group_instructions == 0 || !gd_rows_of(ir, v, &rows))
+        return false;
+    const gd_ir_value *cast = &ir->values[v->in[0]];
+    const gd_ir_value *x = cast->kind == GD_IR_OP ? &ir->values[cast->in[0]] : cast;
+    return gd_ir_sole_user(users, v->in[0]) < 0 ||
+           (x->kind == GD_IR_OP && (x->op->flags & GD_OP_ELEMENTWISE || x->op->id == GD_OP_cast));
 }
 
 /* Operand k of op i without its cast: the number of the value that is cast; or -1. */
@@ -62,8 +67,9 @@ static void *rounded_attr(gd_ir *ir, const gd_ir_value *v, gd_dtype dtype)
     void *attr = v->op->rounds ? gd_arena_push(&ir->memory, v->op->attr_size, 8) : NULL;
     if (!attr)
         return NULL;
+    const int64_t rounded = (int64_t)dtype;
     memcpy(attr, v->attr, v->op->attr_size);
-    *gd_op_rounded(v->op, attr) = (int64_t)dtype;
+    memcpy((char *)attr + v->op->attr_size - sizeof rounded, &rounded, sizeof rounded);
     return attr;
 }
 
@@ -101,7 +107,7 @@ gd_status gd_pass_halves(gd_ir *ir, gd_arena *scratch, int *changes)
         replaced_by[i] = i;
     for (int32_t i = 0; i < (int32_t)ir->count; i++) {
         const gd_ir_value *v = &ir->values[i];
-        if (v->kind != GD_IR_OP || !v->op->halves || is_left_to_fuse(ir, v))
+        if (v->kind != GD_IR_OP || !v->op->halves || is_left_to_fuse(ir, &users, v))
             continue;
         read_halves(ir, overwritten_at, i, changes);
         round_result(ir, &users, i, replaced_by, changes);

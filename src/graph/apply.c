@@ -141,13 +141,14 @@ bool gd_op_is_taken(const gd_context *context, gd_op_id id, int n, const gd_layo
 
 bool gd_may_read_halves(gd_op_id id, int n, gd_tensor *const *inputs, const void *attr)
 {
+    const gd_op *op = gd_op_row(id);
     const gd_layout *layouts[GD_OP_MAX_INPUTS];
-    bool any = false;
+    bool any = op->rounds && gd_op_rounded(op, attr);
     for (int i = 0; i < n; i++) {
         if (!inputs[i])
             return false;
         layouts[i] = &inputs[i]->layout;
-        any |= gd_op_row(id)->halves >> i & 1 && gd_dtype_is_half(layouts[i]->dtype);
+        any |= op->halves >> i & 1 && gd_dtype_is_half(layouts[i]->dtype);
     }
     return any && !inputs[0]->context->trace &&
            gd_op_is_taken(inputs[0]->context, id, n, layouts, attr);

@@ -107,10 +107,10 @@ struct gd_op {
     uint64_t *(*random_offset)(void *attr);
 };
 
-/* Where the attribute of an op that rounds says to what. */
-static inline int64_t *gd_op_rounded(const gd_op *op, void *attr)
+/* What the attribute of an op that rounds has as `rounded`. */
+static inline int64_t gd_op_rounded(const gd_op *op, const void *attr)
 {
-    return (int64_t *)(void *)((char *)attr + op->attr_size) - 1;
+    return *((const int64_t *)(const void *)((const char *)attr + op->attr_size) - 1);
 }
 
 /* The row of an id. */

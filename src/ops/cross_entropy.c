@@ -34,8 +34,7 @@ static gd_status infer_cross_entropy(int n, const gd_layout *const *in, const vo
 static bool vjp_cross_entropy(gd_tensor *r, gd_tensor *g, gd_tensor **d)
 {
     gd_tensor *inputs[3] = { r->inputs[0], r->inputs[1], g };
-    const gd_dtype dtype = inputs[0]->layout.dtype;
-    gd_rounded_attr attr = { .rounded = gd_dtype_is_half(dtype) ? (int64_t)dtype : 0 };
+    const gd_rounded_attr attr = { 0 };
     return gd_put(&d[0], gd_apply(NULL, GD_OP_cross_entropy_grad, 3, inputs, &attr));
 }
 
@@ -74,8 +73,6 @@ static gd_status infer_cross_entropy_grad(int n, const gd_layout *const *in, con
 /* softmax(logits) and softmax(logits) - onehot(labels) */
 static gd_tensor *residual(gd_tensor *logits, gd_tensor *labels, gd_tensor **soft)
 {
-    if (!logits)
-        return *soft = NULL;
     *soft = gd_softmax(logits, 1);
     return gd_sub(*soft, gd_one_hot(labels, logits->layout.shape[1], logits->layout.dtype));
 }
@@ -91,7 +88,7 @@ static gd_tensor *decompose_cross_entropy_grad(int n, gd_tensor *const *in, cons
  * with u * g. */
 static bool vjp_cross_entropy_grad(gd_tensor *r, gd_tensor *u, gd_tensor **d)
 {
-    gd_tensor *soft, *apart = residual(gd_widen(r->inputs[0]), r->inputs[1], &soft);
+    gd_tensor *soft, *apart = residual(r->inputs[0], r->inputs[1], &soft);
     gd_tensor *t = gd_mul(u, gd_unsqueeze(r->inputs[2], 1));
     gd_tensor *along = gd_sum(gd_mul(t, soft), GD_AXES(1), true);
     return (!gd_wants_grad(r->inputs[0]) || gd_put(&d[0], gd_mul(soft, gd_sub(t, along)))) &&
@@ -197,11 +194,12 @@ static bool is_one_op(const class_loss *l)
     return !gd_dtype_is_float(l->target->layout.dtype) && !l->are_log && l->label_smoothing == 0.0;
 }
 
-/* The op; f16 and bf16 are read as they are where the device does that. */
+/* The op; f16 and bf16 without a history are read as they are where the device does that. (Second
+ * derivatives meet in the f32 that was cast, and are added before they are rounded.) */
 static gd_tensor *cross_entropy(gd_tensor *scores, gd_tensor *index)
 {
     gd_tensor *in[2] = { scores, index };
-    if (!gd_may_read_halves(GD_OP_cross_entropy, 2, in, NULL))
+    if (!scores || gd_has_history(scores) || !gd_may_read_halves(GD_OP_cross_entropy, 2, in, NULL))
         in[0] = gd_widen(scores);
     return gd_apply(NULL, GD_OP_cross_entropy, 2, in, NULL);
 }

@@ -332,15 +332,15 @@ static gd_tensor *normalize(gd_tensor *x, gd_tensor *weight, gd_tensor *bias, bo
     return adds ? gd_add(y, in[2]) : y;
 }
 
-/* x in the dtype that a result of `dtype` is computed in; but f16 and bf16 that lie contiguous as they
- * are, for `normalize` to see whether the device reads them. */
+/* x in the dtype that a result of `dtype` is computed in; but f16 and bf16 that lie contiguous and have
+ * no history as they are, for `normalize` to see whether the device reads them. (Where second
+ * derivatives meet, in the f32 that was cast, they are added before they are rounded.) */
 static gd_tensor *to_normalize(gd_tensor *x, gd_dtype dtype)
 {
     const gd_dtype compute = gd_real_dtype(dtype);
-    return compute == GD_F32 && gd_dtype_is_half(x->layout.dtype) &&
-                   gd_layout_is_contiguous(&x->layout)
-               ? x
-               : gd_as_dtype(x, compute);
+    const bool is_left = compute == GD_F32 && gd_dtype_is_half(x->layout.dtype) &&
+                         gd_layout_is_contiguous(&x->layout) && !gd_has_history(x);
+    return is_left ? x : gd_as_dtype(x, compute);
 }
 
 /* The shape of weight and bias: the last `axes` axes of x. */
