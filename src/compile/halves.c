@@ -5,7 +5,8 @@
  * over memory for the conversion. The bits are the same.
  *
  * May do so only where the device takes the new op, and may not move a read past an assignment to what
- * it reads. Reductions of rows are left to `fuse`, which takes the cast into their group. */
+ * it reads. A reduction of rows is left to `fuse`, which takes the cast into its group, unless the two
+ * would be all of the group. */
 #include "compile/passes.h"
 
 #include <string.h>
@@ -22,10 +23,10 @@ static bool is_cast(const gd_ir *ir, int32_t i)
 static bool is_left_to_fuse(const gd_ir *ir, const gd_ir_users *users, const gd_ir_value *v)
 {
     gd_rows rows;
-    if (ir->context->device->limits.row_group_instructions == 0 || !gd_rows_of(ir, v, &rows))
+    if (ir->context->device->limits.row_group_instructions == 0 || !is_cast(ir, v->in[0]) ||
+        !gd_rows_of(ir, v, &rows))
         return false;
-    const gd_ir_value *cast = &ir->values[v->in[0]];
-    const gd_ir_value *x = cast->kind == GD_IR_OP ? &ir->values[cast->in[0]] : cast;
+    const gd_ir_value *x = &ir->values[ir->values[v->in[0]].in[0]];
     return gd_ir_sole_user(users, v->in[0]) < 0 ||
            (x->kind == GD_IR_OP && (x->op->flags & GD_OP_ELEMENTWISE || x->op->id == GD_OP_cast));
 }
@@ -96,11 +97,11 @@ static void round_result(gd_ir *ir, const gd_ir_users *users, int32_t i, int32_t
 
 gd_status gd_pass_halves(gd_ir *ir, gd_arena *scratch, int *changes)
 {
+    if (!ir->context->device->takes_halves)
+        return GD_OK;
     gd_ir_users users;
     const int32_t *overwritten_at = gd_ir_find_assignments(ir, scratch);
     int32_t *replaced_by = gd_arena_array(scratch, ir->count + 1, sizeof *replaced_by);
-    if (!ir->context->device->takes_halves)
-        return GD_OK;
     if (!overwritten_at || !replaced_by || gd_ir_users_make(&users, ir, scratch) != GD_OK)
         return GD_ERR_MEMORY;
     for (int32_t i = 0; i < (int32_t)ir->count; i++)
