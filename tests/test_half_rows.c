@@ -394,9 +394,38 @@ static void test_bits_of_casts(void **state)
     assert_int_equal(watch_faults(), 0);
 }
 
+/* Sums of a state as it was before the body assigned to it, cast before. */
+static gd_tensor *sum_and_assign(void *user, int count, gd_tensor *const *in)
+{
+    (void)count;
+    gd_tensor *state = user, *wide = gd_cast(state, GD_F32);
+    assert_non_null(gd_assign(state, in[0]));
+    return gd_sum(wide, GD_AXES(0), false);
+}
+
+static void test_reads_before_assignments(void **state)
+{
+    (void)state;
+    gd_context *gd = open_cpu(NULL, 1);
+    numbers n = { 7 };
+    gd_scope_begin(gd);
+    gd_tensor *x = half_tensor(gd, GD_SHAPE(50, 70), GD_BF16, ORDINARY, &n),
+              *memory = half_tensor(gd, GD_SHAPE(50, 70), GD_BF16, ORDINARY, &n);
+    gd_tensor *expected = gd_sum(gd_cast(memory, GD_F32), GD_AXES(0), false);
+    gd_function *compiled = gd_compile(gd, sum_and_assign, memory);
+    gd_tensor *sums = gd_call(compiled, 1, &x);
+    snprintf(tried, sizeof tried, "a state that is assigned to");
+    expect_bits(sums, expected, "sums");
+    expect_bits(memory, x, "state");
+    gd_function_release(compiled);
+    gd_scope_end(gd);
+    close_context(gd);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_reads_before_assignments),
         cmocka_unit_test(test_bits_of_casts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
