@@ -30,6 +30,7 @@ _Static_assert(GD_REDUCE_WIDE * sizeof(int64_t) <= TILE_BYTES, "a wide row must 
 #define HALF_ROWS     8
 #define HALF_COLUMNS  (HALF_ELEMENTS / HALF_ROWS)
 #define HALF_BYTES    (HALF_ELEMENTS * sizeof(float))
+_Static_assert(GD_CPU_SCRATCH + HALF_BYTES <= GD_CPU_WIDE_SCRATCH, "scratch too small");
 
 typedef struct scratch {
     char *levels, *leaf, *gather;
