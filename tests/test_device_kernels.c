@@ -171,7 +171,7 @@ static gd_tensor *cross_entropy_of(gd_context *context, const int64_t *p, gd_dty
         label[i] = i * 7 % (p[1] < 256 ? p[1] : 256);
     in[1] = gd_cast(gd_from_host(context, GD_SHAPE(p[0]), GD_I64, label), (gd_dtype)p[2]);
     free(label);
-    return p[4] ? gd_apply(NULL, GD_OP_cross_entropy_grad, 3, in, NULL)
+    return p[4] ? gd_apply(NULL, GD_OP_cross_entropy_grad, 3, in, &(gd_rounded_attr){ 0 })
                 : gd_apply(NULL, GD_OP_cross_entropy, 2, in, NULL);
 }
 

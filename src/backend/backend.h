@@ -109,6 +109,9 @@ struct gd_device {
     size_t alignment;           /* of addresses: a power of two, 64 or more */
     gd_kernel_fn kernel[GD_OP_COUNT]; /* NULL: decompose, and failing that an error */
     gd_takes_fn takes[GD_OP_COUNT];   /* which calls the kernel does; NULL: all */
+    /* Which calls with f16 or bf16 among operands that their op's row has in `halves`, or as result, the
+     * kernel does: in f32, with the bits that casts would give. NULL: none. */
+    gd_takes_fn takes_halves;
     gd_device_limits limits;
 };
 
@@ -185,11 +188,22 @@ struct gd_backend {
                           struct gd_text *text);
 };
 
+/* Whether a call reads halves, or rounds its result to them, that its op computes in f32. */
+static inline bool gd_call_has_halves(const gd_kernel_call *call)
+{
+    bool has = call->op->halves && gd_dtype_is_half(call->out.layout->dtype);
+    for (int i = 0; i < call->n && call->op->halves >> i; i++)
+        has |= call->op->halves >> i & 1 && gd_dtype_is_half(call->in[i].layout->dtype);
+    return has;
+}
+
 /* Whether the device has a kernel for this call. */
 static inline bool gd_device_takes(const gd_kernel_call *call)
 {
     const gd_device *device = call->device;
     const gd_op_id id = call->op->id;
+    if (device->kernel[id] && call->op->halves && gd_call_has_halves(call))
+        return device->takes_halves && device->takes_halves(call);
     return device->kernel[id] && (!device->takes[id] || device->takes[id](call));
 }
 

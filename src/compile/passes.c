@@ -20,6 +20,7 @@ static const struct {
     { "working_copies", gd_pass_working_copies }, /* 16 bits of parameters, made by the update */
     { "epilogue", gd_pass_epilogue },             /* matmul + bias + ReLU: one kernel */
     { "sink", gd_pass_sink },                     /* assignments out of the way of groups */
+    { "halves", gd_pass_halves },                 /* read and written as they are, not cast */
     { "fuse", gd_pass_fuse },                     /* elementwise groups: one kernel */
     { "recompute", gd_pass_recompute }, /* what a later group makes cheaply is not kept for it */
     { "forward", gd_pass_forward },     /* make an assigned value in its target */
@@ -100,7 +101,7 @@ bool gd_ir_device_takes(const gd_ir *ir, const gd_op *op, const void *attr, int 
                         const int32_t *in, const gd_layout *out, const gd_layout *const *extra)
 {
     gd_device *device = ir->context->device;
-    if (!device->kernel[op->id] || !device->takes[op->id])
+    if (!device->kernel[op->id] || (!device->takes[op->id] && !op->halves))
         return device->kernel[op->id];
     gd_operand operands[GD_OP_MAX_INPUTS], results[GD_FUSED_MAX_EXTRA];
     for (int i = 0; i < n; i++)

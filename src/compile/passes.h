@@ -9,7 +9,7 @@
 gd_status gd_passes_read(const char *list, uint32_t *passes_off);
 
 /* Run all that are on. `report` says what each did, for gd_plan_format; it may be NULL. */
-#define GD_PASS_COUNT 15
+#define GD_PASS_COUNT 16
 typedef struct gd_pass_report {
     const char *name[GD_PASS_COUNT];
     int changes[GD_PASS_COUNT]; /* values removed, merged or rewritten; -1: switched off */
@@ -33,6 +33,7 @@ gd_status gd_pass_fold(gd_ir *ir, gd_arena *scratch, int *changes);
 gd_status gd_pass_working_copies(gd_ir *ir, gd_arena *scratch, int *changes);
 gd_status gd_pass_epilogue(gd_ir *ir, gd_arena *scratch, int *changes);
 gd_status gd_pass_sink(gd_ir *ir, gd_arena *scratch, int *changes);
+gd_status gd_pass_halves(gd_ir *ir, gd_arena *scratch, int *changes);
 gd_status gd_pass_fuse(gd_ir *ir, gd_arena *scratch, int *changes);
 gd_status gd_pass_recompute(gd_ir *ir, gd_arena *scratch, int *changes);
 gd_status gd_pass_forward(gd_ir *ir, gd_arena *scratch, int *changes);

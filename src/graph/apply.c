@@ -128,7 +128,7 @@ static inline bool is_taken(const gd_context *context, const gd_op *op, int n,
 {
     gd_device *device = context->device;
     return device->kernel[op->id] &&
-           (!device->takes[op->id] || ask_device(device, op, n, in, attr, out));
+           ((!device->takes[op->id] && !op->halves) || ask_device(device, op, n, in, attr, out));
 }
 
 bool gd_op_is_taken(const gd_context *context, gd_op_id id, int n, const gd_layout *const *in,
@@ -137,6 +137,21 @@ bool gd_op_is_taken(const gd_context *context, gd_op_id id, int n, const gd_layo
     const gd_op *op = gd_op_row(id);
     gd_layout out;
     return gd_op_infer(op, n, in, attr, &out) == GD_OK && is_taken(context, op, n, in, attr, &out);
+}
+
+bool gd_may_read_halves(gd_op_id id, int n, gd_tensor *const *inputs, const void *attr)
+{
+    const gd_op *op = gd_op_row(id);
+    const gd_layout *layouts[GD_OP_MAX_INPUTS];
+    bool any = op->rounds && gd_op_rounded(op, attr);
+    for (int i = 0; i < n; i++) {
+        if (!inputs[i])
+            return false;
+        layouts[i] = &inputs[i]->layout;
+        any |= op->halves >> i & 1 && gd_dtype_is_half(layouts[i]->dtype);
+    }
+    return any && !inputs[0]->context->trace &&
+           gd_op_is_taken(inputs[0]->context, id, n, layouts, attr);
 }
 
 static gd_status run_kernel(gd_tensor *t, int n, gd_tensor *const *inputs)
@@ -494,7 +509,9 @@ gd_tensor *gd_sum_to(gd_tensor *x, const gd_layout *like)
     gd_dtype dtype = x->layout.dtype;
     gd_tensor *sum = x;
     if (axes) {
-        sum = gd_as_dtype(x, gd_compute_dtype(GD_OP_sum, dtype));
+        const gd_reduce_attr attr = { .axes = axes };
+        if (!gd_may_read_halves(GD_OP_sum, 1, &x, &attr))
+            sum = gd_as_dtype(x, gd_compute_dtype(GD_OP_sum, dtype));
         sum = gd_as_dtype(gd_sum_along(sum, axes, false), dtype);
     }
     gd_shape_attr shape;

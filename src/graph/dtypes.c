@@ -45,14 +45,14 @@ static const char *set_text(gd_dtype_set set, char *text, size_t size)
 
 gd_status gd_refuse_dtypes(const gd_op *op, int n, const gd_layout *const *in)
 {
-    const gd_dtype dtype = in[0]->dtype;
+    const gd_dtype dtype = gd_read_dtype(op, 0, in[0]->dtype);
     if (op->dtypes && !gd_dtype_set_has(op->dtypes, dtype)) {
         char text[120];
         return gd_fail(GD_ERR_DTYPE, "gd_%s: computes with %s, not with %s", op->name,
                        set_text(op->dtypes, text, sizeof text), gd_dtype_name(dtype));
     }
     int i = 1;
-    while (i < n - 1 && (in[i]->dtype == dtype || !(op->alike >> i & 1)))
+    while (i < n - 1 && (gd_read_dtype(op, i, in[i]->dtype) == dtype || !(op->alike >> i & 1)))
         i++;
     return gd_fail(GD_ERR_DTYPE, "gd_%s: operand 0 is %s and operand %d %s; they must be alike",
                    op->name, gd_dtype_name(dtype), i, gd_dtype_name(in[i]->dtype));

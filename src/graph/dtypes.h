@@ -49,6 +49,18 @@ static inline gd_dtype gd_sum_dtype(gd_dtype dtype)
     return is_unsigned ? GD_U64 : gd_total_dtype(dtype);
 }
 
+/* The dtype that op computes with where operand i has `dtype`: f32 of halves that it may read. */
+static inline gd_dtype gd_read_dtype(const gd_op *op, int i, gd_dtype dtype)
+{
+    return op->halves >> i & 1 ? gd_sums_dtype(dtype) : dtype;
+}
+
+/* The dtype of the result of an op that reads `dtype`, and whose attribute says `rounded`. */
+static inline gd_dtype gd_rounded_dtype(gd_dtype dtype, int64_t rounded)
+{
+    return rounded ? (gd_dtype)rounded : gd_sums_dtype(dtype);
+}
+
 /* Records GD_ERR_DTYPE with a sentence that names the op, what it was given and what it takes. */
 gd_status gd_refuse_dtypes(const gd_op *op, int n, const gd_layout *const *in);
 
@@ -58,10 +70,10 @@ static inline gd_status gd_check_dtypes(const gd_op *op, int n, const gd_layout 
 {
     if (n == 0 || (!op->dtypes && !op->alike)) /* `call` has more operands than in has room for */
         return GD_OK;
-    const gd_dtype dtype = in[0]->dtype;
+    const gd_dtype dtype = gd_read_dtype(op, 0, in[0]->dtype);
     bool fits = !op->dtypes || gd_dtype_set_has(op->dtypes, dtype);
     for (int i = 1; i < n && op->alike >> i; i++)
-        fits = fits && (in[i]->dtype == dtype || !(op->alike >> i & 1));
+        fits = fits && (gd_read_dtype(op, i, in[i]->dtype) == dtype || !(op->alike >> i & 1));
     return fits ? GD_OK : gd_refuse_dtypes(op, n, in);
 }
 

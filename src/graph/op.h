@@ -67,6 +67,13 @@ struct gd_op {
                             elements are only moved or converted, or infer sees to it. What other
                             dtypes are computed in: graph/dtypes.h */
     uint64_t alike;      /* bit i: operand i must have the dtype of operand 0 */
+    /* Bit i: operand i may be f16 or bf16 in place of f32, on a device that reads them so
+     * (gd_device.takes_halves). The op computes in f32 all the same, so the bits are those of casts before
+     * it. Gradients of such operands may be f32: the walk rounds them. */
+    uint64_t halves;
+    /* The attribute ends with an int64_t, `rounded`: GD_F16 or GD_BF16, to which the result is rounded
+     * as a cast behind the op would, on such a device; 0: it is not. */
+    bool rounds;
     int extra;        /* results besides the first, elementwise as that one: in a trace each is an
                   extra_result of the op, and they follow it. The op is for traces alone */
     size_t attr_size; /* bytes of the attribute struct (ops/attrs.h), 0 for none. Zero its padding:
@@ -99,6 +106,12 @@ struct gd_op {
      * its operand holds. NULL: it draws none, as an op whose row has no such function. */
     uint64_t *(*random_offset)(void *attr);
 };
+
+/* What the attribute of an op that rounds has as `rounded`. */
+static inline int64_t gd_op_rounded(const gd_op *op, const void *attr)
+{
+    return *((const int64_t *)(const void *)((const char *)attr + op->attr_size) - 1);
+}
 
 /* The row of an id. */
 const gd_op *gd_op_row(gd_op_id id);

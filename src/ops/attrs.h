@@ -68,9 +68,10 @@ typedef struct gd_reduce_attr {
 } gd_reduce_attr; /* sum prod max min */
 
 typedef struct gd_axis_attr {
-    int32_t axis;  /* in 0 … rank-1 */
-    uint32_t keep; /* argmax, argmin only: keep the axis with size 1 */
-} gd_axis_attr;    /* argmax argmin cumsum cumprod concat gather scatter_add softmax log_softmax */
+    int32_t axis;    /* in 0 … rank-1 */
+    uint32_t keep;   /* argmax, argmin only: keep the axis with size 1 */
+    int64_t rounded; /* softmax, log_softmax only: gd_op.rounds */
+} gd_axis_attr; /* argmax argmin cumsum cumprod concat gather scatter_add softmax log_softmax */
 
 /* argsort: the first `count` along the last axis. NaN counts as the largest number. */
 typedef struct gd_sort_attr {
@@ -114,9 +115,14 @@ typedef struct gd_call_result_attr {
 
 typedef struct gd_norm_attr {
     double epsilon;
-    int32_t center; /* take the mean off first */
-    int32_t parts;  /* of weight and bias: 0 neither, 1 weight, 2 both */
-} gd_norm_attr;     /* normalize, normalize_grad */
+    int32_t center;  /* take the mean off first */
+    int32_t parts;   /* of weight and bias: 0 neither, 1 weight, 2 both */
+    int64_t rounded; /* normalize only: gd_op.rounds */
+} gd_norm_attr;      /* normalize, normalize_grad */
+
+typedef struct gd_rounded_attr {
+    int64_t rounded; /* gd_op.rounds */
+} gd_rounded_attr;   /* cross_entropy_grad */
 
 /* normalize_grad sums the gradients of weight and bias over blocks of rows, in order, and leaves
  * the block sums to be added up. How rows are cut depends on their number alone, so results do not
@@ -230,6 +236,7 @@ typedef struct gd_pool_attr {
     int64_t size[GD_SPATIAL]; /* spatial sizes: of the windows' side; avg_pool_grad: of the other */
     int64_t adaptive;         /* windows divide the axis instead; the fields above are not used */
     int64_t exclude_pad;      /* avg_pool: divide by the elements inside the input */
+    int64_t rounded;          /* gd_op.rounds; 0 of max_pool_index */
 } gd_pool_attr; /* max_pool max_pool_index avg_pool: x. max_pool_grad: g, x. avg_pool_grad: g */
 
 #endif

@@ -27,13 +27,15 @@ static gd_status infer_cross_entropy(int n, const gd_layout *const *in, const vo
     (void)n, (void)attr;
     if (check_logits(in[0], in[1]) != GD_OK)
         return gd_error_last();
-    return gd_layout_init(out, GD_SHAPE(in[0]->shape[0]), in[0]->dtype, "gd_cross_entropy");
+    return gd_layout_init(out, GD_SHAPE(in[0]->shape[0]), gd_sums_dtype(in[0]->dtype),
+                          "gd_cross_entropy");
 }
 
 static bool vjp_cross_entropy(gd_tensor *r, gd_tensor *g, gd_tensor **d)
 {
     gd_tensor *inputs[3] = { r->inputs[0], r->inputs[1], g };
-    return gd_put(&d[0], gd_apply(NULL, GD_OP_cross_entropy_grad, 3, inputs, NULL));
+    const gd_rounded_attr attr = { 0 };
+    return gd_put(&d[0], gd_apply(NULL, GD_OP_cross_entropy_grad, 3, inputs, &attr));
 }
 
 static gd_tensor *decompose_cross_entropy(int n, gd_tensor *const *in, const void *attr)
@@ -48,6 +50,7 @@ const gd_op gd_op_cross_entropy = { .id = GD_OP_cross_entropy,
                                     .arity = 2,
                                     .flags = GD_OP_FULL,
                                     .dtypes = GD_DTYPES_REAL,
+                                    .halves = 1,
                                     .infer = infer_cross_entropy,
                                     .vjp = vjp_cross_entropy,
                                     .decompose = decompose_cross_entropy,
@@ -58,12 +61,13 @@ const gd_op gd_op_cross_entropy = { .id = GD_OP_cross_entropy,
 static gd_status infer_cross_entropy_grad(int n, const gd_layout *const *in, const void *attr,
                                           gd_layout *out)
 {
-    (void)n, (void)attr;
+    (void)n;
+    const int64_t rounded = ((const gd_rounded_attr *)attr)->rounded;
     if (check_logits(in[0], in[1]) != GD_OK)
         return gd_error_last();
     if (in[2]->rank != 1 || in[2]->shape[0] != in[0]->shape[0])
         return gd_fail(GD_ERR_SHAPE, "cross_entropy_grad: the gradient does not fit the logits");
-    return gd_infer_like(in[0], in[0]->dtype, "gd_cross_entropy", out);
+    return gd_infer_like(in[0], gd_rounded_dtype(in[0]->dtype, rounded), "gd_cross_entropy", out);
 }
 
 /* softmax(logits) and softmax(logits) - onehot(labels) */
@@ -103,6 +107,9 @@ const gd_op gd_op_cross_entropy_grad = { .id = GD_OP_cross_entropy_grad,
                                          .arity = 3,
                                          .dtypes = GD_DTYPES_REAL,
                                          .alike = 1 << 2,
+                                         .halves = 1,
+                                         .rounds = true,
+                                         .attr_size = sizeof(gd_rounded_attr),
                                          .infer = infer_cross_entropy_grad,
                                          .vjp = vjp_cross_entropy_grad,
                                          .decompose = decompose_cross_entropy_grad,
@@ -181,6 +188,22 @@ static gd_tensor *picked(gd_tensor *log_q, gd_tensor *index)
     return gd_neg(gd_squeeze(gd_gather(log_q, gd_unsqueeze(index, 1), 1), 1));
 }
 
+/* Whether the losses are the op cross_entropy. */
+static bool is_one_op(const class_loss *l)
+{
+    return !gd_dtype_is_float(l->target->layout.dtype) && !l->are_log && l->label_smoothing == 0.0;
+}
+
+/* The op; f16 and bf16 without a history are read as they are where the device does that. (Second
+ * derivatives meet in the f32 that was cast, and are added before they are rounded.) */
+static gd_tensor *cross_entropy(gd_tensor *scores, gd_tensor *index)
+{
+    gd_tensor *in[2] = { scores, index };
+    if (!scores || gd_has_history(scores) || !gd_may_read_halves(GD_OP_cross_entropy, 2, in, NULL))
+        in[0] = gd_widen(scores);
+    return gd_apply(NULL, GD_OP_cross_entropy, 2, in, NULL);
+}
+
 /* Losses by class index, [n], and each row's share in the mean, [n] or NULL for 1. */
 static gd_tensor *index_losses(const class_loss *l, gd_tensor **share)
 {
@@ -193,9 +216,9 @@ static gd_tensor *index_losses(const class_loss *l, gd_tensor **share)
     if (l->weight && !weight)
         return NULL;
     gd_tensor *log_q = l->are_log || l->label_smoothing == 0.0 ? scores : gd_log_softmax(scores, 1);
-    bool fused = !l->are_log && l->label_smoothing == 0.0;
-    gd_tensor *each =
-        fused ? gd_apply2(GD_OP_cross_entropy, scores, index, NULL) : picked(log_q, index);
+    gd_tensor *each = is_one_op(l) ? cross_entropy(scores, index) : picked(log_q, index);
+    if (!each)
+        return NULL;
     if (weight)
         each = gd_mul(each, weight);
     if (l->label_smoothing != 0.0) {
@@ -207,7 +230,7 @@ static gd_tensor *index_losses(const class_loss *l, gd_tensor **share)
     if (valid) {
         each = gd_where(valid, each, gd_number_like(each, 0.0));
         weight = gd_mul(weight ? weight : gd_number_like(each, 1.0),
-                        gd_as_dtype(valid, scores->layout.dtype));
+                        gd_as_dtype(valid, each->layout.dtype));
     }
     *share = weight;
     return each;
@@ -220,12 +243,14 @@ static gd_tensor *class_losses(class_loss l)
     gd_layout scores = l.scores->layout, target = l.target->layout;
     if (!target_fits(&scores, &target))
         return fail_shapes(&l);
-    if (!check_options(&l) || !(l.scores = gd_autocast(GD_OP_cross_entropy, l.scores)))
+    if (!check_options(&l))
         return NULL;
-    gd_dtype dtype = gd_float_dtype(l.scores->layout.dtype);
-    l.scores = gd_widen(l.scores);
+    const gd_dtype dtype = gd_float_dtype(
+        gd_autocast_dtype(l.scores->context, GD_OP_cross_entropy, l.scores->layout.dtype));
+    if (!is_one_op(&l))
+        l.scores = gd_widen(l.scores);
     if (l.weight && l.scores)
-        l.weight = gd_as_dtype(l.weight, l.scores->layout.dtype);
+        l.weight = gd_as_dtype(l.weight, gd_real_dtype(scores.dtype));
     if (scores.rank != 2) {
         int64_t classes = scores.shape[scores.rank - 1], rows = gd_layout_count(&scores);
         rows = classes ? rows / classes : 0;

@@ -38,6 +38,12 @@ static inline gd_tensor *gd_round_like_both(gd_tensor *r, const gd_tensor *x, co
     return gd_as_dtype(r, gd_float_dtype(gd_dtype_promote(x->layout.dtype, y->layout.dtype)));
 }
 
+/* Whether what is made of x has a history to differentiate. */
+static inline bool gd_has_history(const gd_tensor *x)
+{
+    return x->requires_grad && x->context->no_grad == 0;
+}
+
 /* A value, for derivatives, that stands for "zero": the input gets no gradient. Never dereferenced.
  */
 extern gd_tensor gd_zero_marker;

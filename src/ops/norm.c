@@ -57,7 +57,8 @@ static gd_status infer_normalize(int n, const gd_layout *const *in, const void *
     gd_status status = check_rows(n, in, who);
     for (int i = 1; status == GD_OK && i < n; i++)
         status = check_vector(in[0], in[i], who);
-    return status == GD_OK ? gd_infer_like(in[0], in[0]->dtype, who, out) : status;
+    const gd_dtype dtype = gd_rounded_dtype(in[0]->dtype, a->rounded);
+    return status == GD_OK ? gd_infer_like(in[0], dtype, who, out) : status;
 }
 
 /* x [.., k], g like x, weight [k] where there is one -> [rows + parts * blocks, k] */
@@ -78,7 +79,7 @@ static gd_status infer_normalize_grad(int n, const gd_layout *const *in, const v
     int64_t rows = gd_norm_rows(in[0]);
     return gd_layout_init(
         out, GD_SHAPE(rows + a->parts * gd_norm_blocks(rows), in[0]->shape[in[0]->rank - 1]),
-        in[0]->dtype, who);
+        gd_sums_dtype(in[0]->dtype), who);
 }
 
 /* What is known of x [rows, k], as graph. */
@@ -196,7 +197,8 @@ static bool vjp_normalize_grad(gd_tensor *r, gd_tensor *u, gd_tensor **d)
     const gd_norm_attr *a = attr_of(r);
     const gd_layout *layout = &r->inputs[0]->layout;
     int64_t count = gd_norm_rows(layout), blocks = gd_norm_blocks(count);
-    gd_tensor *x = as_rows(r->inputs[0], count), *g = as_rows(r->inputs[1], count);
+    gd_tensor *x = as_rows(gd_widen(r->inputs[0]), count),
+              *g = as_rows(gd_widen(r->inputs[1]), count);
     gd_tensor *weight = a->parts ? r->inputs[2] : NULL;
     rows of = rows_of(x, a);
     gd_tensor *ux = part(u, 0, count), *along = jacobian(&of, ux);
@@ -247,6 +249,8 @@ const gd_op gd_op_normalize = { .id = GD_OP_normalize,
                                 .flags = GD_OP_FULL,
                                 .dtypes = GD_DTYPES_REAL,
                                 .alike = GD_ALIKE_ALL,
+                                .halves = 1 << 0,
+                                .rounds = true,
                                 .attr_size = sizeof(gd_norm_attr),
                                 .infer = infer_normalize,
                                 .vjp = vjp_normalize,
@@ -260,6 +264,7 @@ const gd_op gd_op_normalize_grad = { .id = GD_OP_normalize_grad,
                                      .arity = GD_OP_VARIADIC,
                                      .dtypes = GD_DTYPES_REAL,
                                      .alike = GD_ALIKE_ALL,
+                                     .halves = 1 << 0 | 1 << 1,
                                      .attr_size = sizeof(gd_norm_attr),
                                      .infer = infer_normalize_grad,
                                      .vjp = vjp_normalize_grad,
@@ -272,15 +277,24 @@ gd_tensor *gd_normalize_grad(gd_tensor *x, gd_tensor *g, gd_tensor *weight,
                              const gd_norm_attr *attr)
 {
     gd_tensor *in[3] = { gd_contiguous(x), gd_contiguous(g), gd_contiguous(weight) };
-    return gd_apply(NULL, GD_OP_normalize_grad, attr->parts ? 3 : 2, in, attr);
+    const int n = attr->parts ? 3 : 2;
+    gd_norm_attr sums = *attr; /* of the gradients of weight and bias: they are not rounded */
+    sums.rounded = 0;
+    if (!gd_may_read_halves(GD_OP_normalize_grad, n, in, &sums)) {
+        in[0] = gd_widen(in[0]);
+        in[1] = gd_widen(in[1]);
+    }
+    return gd_apply(NULL, GD_OP_normalize_grad, n, in, &sums);
 }
 
 /* ---- builders ---- */
 
-/* The dtype of the result: x's and the parameters' promoted, a float. */
+/* The dtype of the result: x's and the parameters' promoted, a float; in a scope of mixed precision
+ * not a half. */
 static gd_dtype common_dtype(gd_tensor *x, gd_tensor *weight, gd_tensor *bias)
 {
-    gd_dtype dtype = gd_float_dtype(x->layout.dtype);
+    gd_dtype dtype =
+        gd_float_dtype(gd_autocast_dtype(x->context, GD_OP_normalize, x->layout.dtype));
     if (weight)
         dtype = gd_dtype_promote(dtype, weight->layout.dtype);
     return bias ? gd_dtype_promote(dtype, bias->layout.dtype) : dtype;
@@ -294,20 +308,39 @@ static bool check_epsilon(double epsilon, const char *who)
     return false;
 }
 
-/* x [rows.., k] of a computing dtype; weight and bias [k] or NULL. */
+/* x [rows.., k] as `to_normalize` gives it; weight and bias [k] or NULL. The result may be of `dtype`
+ * already. */
 static gd_tensor *normalize(gd_tensor *x, gd_tensor *weight, gd_tensor *bias, bool center,
-                            double epsilon)
+                            double epsilon, gd_dtype dtype)
 {
     if (!x)
         return NULL;
     gd_norm_attr attr = { .epsilon = epsilon,
                           .center = center,
                           .parts = (weight != NULL) + (weight && bias) };
-    gd_dtype dtype = x->layout.dtype;
-    gd_tensor *in[3] = { gd_contiguous(x), gd_contiguous(gd_as_dtype(weight, dtype)),
-                         gd_contiguous(gd_as_dtype(bias, dtype)) };
+    const gd_dtype compute = gd_real_dtype(x->layout.dtype);
+    const bool adds = bias && !weight;
+    gd_tensor *in[3] = { gd_contiguous(x), gd_contiguous(gd_as_dtype(weight, compute)),
+                         gd_contiguous(gd_as_dtype(bias, compute)) };
+    if (gd_dtype_is_half(dtype) && !adds)
+        attr.rounded = (int64_t)dtype;
+    if (!gd_may_read_halves(GD_OP_normalize, 1 + attr.parts, in, &attr)) {
+        attr.rounded = 0;
+        in[0] = gd_widen(in[0]);
+    }
     gd_tensor *y = gd_apply(NULL, GD_OP_normalize, 1 + attr.parts, in, &attr);
-    return bias && !weight ? gd_add(y, in[2]) : y;
+    return adds ? gd_add(y, in[2]) : y;
+}
+
+/* x in the dtype that a result of `dtype` is computed in; but f16 and bf16 that lie contiguous and have
+ * no history as they are, for `normalize` to see whether the device reads them. (Where second
+ * derivatives meet, in the f32 that was cast, they are added before they are rounded.) */
+static gd_tensor *to_normalize(gd_tensor *x, gd_dtype dtype)
+{
+    const gd_dtype compute = gd_real_dtype(dtype);
+    const bool is_left = compute == GD_F32 && gd_dtype_is_half(x->layout.dtype) &&
+                         gd_layout_is_contiguous(&x->layout) && !gd_has_history(x);
+    return is_left ? x : gd_as_dtype(x, compute);
 }
 
 /* The shape of weight and bias: the last `axes` axes of x. */
@@ -339,7 +372,7 @@ static gd_tensor *over_last_axes(operands o, int axes, double epsilon, bool cent
     if (axes < 1 || axes > rank)
         return gd_fail_null(GD_ERR_SHAPE, "%s: %d axes of a tensor of rank %d", who, axes, rank);
     if (!check_epsilon(epsilon, who) || !check_parameter(o.x, o.weight, axes, who) ||
-        !check_parameter(o.x, o.bias, axes, who) || !(o.x = gd_autocast(GD_OP_normalize, o.x)))
+        !check_parameter(o.x, o.bias, axes, who))
         return NULL;
     gd_dtype dtype = common_dtype(o.x, o.weight, o.bias);
     gd_shape shape = gd_layout_shape(&o.x->layout), merged = { .rank = rank - axes + 1 };
@@ -350,10 +383,12 @@ static gd_tensor *over_last_axes(operands o, int axes, double epsilon, bool cent
         else
             merged.dim[merged.rank - 1] *= shape.dim[i];
     gd_shape row = GD_SHAPE(merged.dim[merged.rank - 1]);
-    gd_tensor *x = gd_reshape(gd_as_dtype(o.x, gd_compute_dtype(GD_OP_normalize, dtype)), merged);
+    gd_tensor *x = to_normalize(o.x, dtype);
+    x = axes == 1 ? x : gd_reshape(x, merged);
     gd_tensor *y = normalize(x, o.weight ? gd_reshape(o.weight, row) : NULL,
-                             o.bias ? gd_reshape(o.bias, row) : NULL, center, epsilon);
-    return gd_as_dtype(y ? gd_reshape(y, shape) : NULL, dtype);
+                             o.bias ? gd_reshape(o.bias, row) : NULL, center, epsilon, dtype);
+    y = gd_as_dtype(y, dtype);
+    return axes == 1 || !y ? y : gd_reshape(y, shape);
 }
 
 gd_tensor *gd_layer_norm_with(gd_tensor *x, gd_tensor *weight, gd_tensor *bias,
@@ -420,14 +455,10 @@ static gd_tensor *over_groups(operands o, int64_t groups, double epsilon, const 
                             (long long)channels, (long long)groups);
     for (int i = 2; i < shape.rank; i++)
         spatial *= shape.dim[i];
-    o.x = gd_autocast(GD_OP_normalize, o.x);
-    if (!o.x)
-        return NULL;
-    gd_dtype dtype = common_dtype(o.x, o.weight, o.bias),
-             compute = gd_compute_dtype(GD_OP_normalize, dtype);
-    gd_tensor *x = gd_reshape(gd_as_dtype(o.x, compute),
-                              GD_SHAPE(batch * groups, channels / groups * spatial));
-    gd_tensor *y = normalize(x, NULL, NULL, true, epsilon);
+    const gd_dtype dtype = common_dtype(o.x, o.weight, o.bias), compute = gd_real_dtype(dtype);
+    gd_tensor *x =
+        gd_reshape(to_normalize(o.x, dtype), GD_SHAPE(batch * groups, channels / groups * spatial));
+    gd_tensor *y = normalize(x, NULL, NULL, true, epsilon, o.weight || o.bias ? compute : dtype);
     y = y ? gd_reshape(y, shape) : NULL;
     if (o.weight)
         y = gd_mul(y, per_channel(o.weight, o.x, compute));

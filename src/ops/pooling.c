@@ -39,7 +39,8 @@ static gd_status infer_resized(const gd_layout *x, const void *attr, gd_dtype dt
 static gd_status infer_pool(int n, const gd_layout *const *in, const void *attr, gd_layout *out)
 {
     (void)n;
-    return infer_resized(in[0], attr, in[0]->dtype, out);
+    const int64_t rounded = ((const gd_pool_attr *)attr)->rounded;
+    return infer_resized(in[0], attr, gd_rounded_dtype(in[0]->dtype, rounded), out);
 }
 
 static gd_status infer_index(int n, const gd_layout *const *in, const void *attr, gd_layout *out)
@@ -57,19 +58,35 @@ static gd_status infer_max_grad(int n, const gd_layout *const *in, const void *a
     if (!gd_layout_same_shape(&pooled, in[0]))
         return gd_fail(GD_ERR_SHAPE,
                        "max_pool_grad: the gradient does not have the result's shape");
-    return gd_infer_like(in[1], in[1]->dtype, "max_pool_grad", out);
+    const int64_t rounded = ((const gd_pool_attr *)attr)->rounded;
+    return gd_infer_like(in[1], gd_rounded_dtype(in[1]->dtype, rounded), "max_pool_grad", out);
 }
 
 /* ---- derivatives ---- */
 
-static gd_tensor *apply2(gd_op_id id, gd_tensor *a, gd_tensor *b, const void *attr)
+/* The op on contiguous operands, which are read as halves, and the result rounded to `dtype`, where the
+ * device does that. */
+static gd_tensor *apply(gd_op_id id, int n, gd_tensor *const *operands, gd_pool_attr attr,
+                        gd_dtype dtype)
 {
-    return gd_apply2(id, gd_contiguous(a), gd_contiguous(b), attr);
+    gd_tensor *in[2] = { NULL, NULL };
+    for (int i = 0; i < n; i++)
+        in[i] = gd_contiguous(operands[i]);
+    attr.rounded = gd_dtype_is_half(dtype) ? (int64_t)dtype : 0;
+    if (!gd_may_read_halves(id, n, in, &attr)) {
+        attr.rounded = 0;
+        for (int i = 0; i < n; i++)
+            in[i] = gd_widen(in[i]);
+    }
+    return gd_apply(NULL, id, n, in, &attr);
 }
 
 static bool vjp_max_pool(gd_tensor *r, gd_tensor *g, gd_tensor **d)
 {
-    return gd_put(&d[0], apply2(GD_OP_max_pool_grad, g, r->inputs[0], r->attr));
+    gd_tensor *x = r->inputs[0];
+    const gd_pool_attr *attr = r->attr;
+    return gd_put(&d[0],
+                  apply(GD_OP_max_pool_grad, 2, (gd_tensor *[]){ g, x }, *attr, x->layout.dtype));
 }
 
 /* r = max_pool_grad(g, x) moves elements of g; h has x's shape. Nothing of r depends on x but the
@@ -81,7 +98,9 @@ static bool vjp_max_pool_grad(gd_tensor *r, gd_tensor *h, gd_tensor **d)
         return true;
     const gd_shape shape = gd_tensor_shape(g);
     const gd_pool_sizes s = gd_pool_sizes_of(&x->layout, &g->layout, r->attr);
-    gd_tensor *index = gd_apply1(GD_OP_max_pool_index, x, r->attr);
+    gd_pool_attr attr = *(const gd_pool_attr *)r->attr;
+    attr.rounded = 0;
+    gd_tensor *index = gd_apply1(GD_OP_max_pool_index, gd_widen(x), &attr);
     gd_tensor *taken = gd_gather(gd_reshape(h, GD_SHAPE(s.planes, s.in_plane)),
                                  gd_reshape(index, GD_SHAPE(s.planes, s.out_plane)), 1);
     return gd_put(&d[0], gd_reshape(taken, shape));
@@ -94,7 +113,7 @@ static gd_tensor *average(gd_op_id id, gd_tensor *g, const void *attr_, const gd
     gd_pool_attr attr = *(const gd_pool_attr *)attr_;
     for (int a = 0; a < GD_SPATIAL; a++)
         attr.size[a] = gd_spatial_size(&like->layout, a);
-    return gd_apply1(id, gd_contiguous(g), &attr);
+    return apply(id, 1, &g, attr, like->layout.dtype);
 }
 
 static bool vjp_avg_pool(gd_tensor *r, gd_tensor *g, gd_tensor **d)
@@ -141,23 +160,25 @@ static double flops_avg_grad(int n, const gd_layout *const *in, const gd_layout 
     return flops_of_windows(out, in[0], attr);
 }
 
-#define POOL_ROW(name_, arity_, infer_, vjp_, flops_)                \
+#define POOL_ROW(name_, arity_, halves_, infer_, vjp_, flops_)       \
     const gd_op gd_op_##name_ = { .id = GD_OP_##name_,               \
                                   .name = #name_,                    \
                                   .arity = arity_,                   \
                                   .dtypes = GD_DTYPES_REAL,          \
                                   .alike = GD_ALIKE_ALL,             \
+                                  .halves = halves_,                 \
+                                  .rounds = halves_ != 0,            \
                                   .attr_size = sizeof(gd_pool_attr), \
                                   .infer = infer_,                   \
                                   .vjp = vjp_,                       \
                                   .format = format_pool,             \
                                   .flops = flops_,                   \
                                   .recompute = GD_RECOMPUTE_NEVER };
-POOL_ROW(max_pool, 1, infer_pool, vjp_max_pool, flops_pool)
-POOL_ROW(max_pool_index, 1, infer_index, NULL, gd_flops_none)
-POOL_ROW(max_pool_grad, 2, infer_max_grad, vjp_max_pool_grad, gd_flops_each_read)
-POOL_ROW(avg_pool, 1, infer_pool, vjp_avg_pool, flops_pool)
-POOL_ROW(avg_pool_grad, 1, infer_pool, vjp_avg_pool_grad, flops_avg_grad)
+POOL_ROW(max_pool, 1, 1, infer_pool, vjp_max_pool, flops_pool)
+POOL_ROW(max_pool_index, 1, 0, infer_index, NULL, gd_flops_none)
+POOL_ROW(max_pool_grad, 2, 3, infer_max_grad, vjp_max_pool_grad, gd_flops_each_read)
+POOL_ROW(avg_pool, 1, 1, infer_pool, vjp_avg_pool, flops_pool)
+POOL_ROW(avg_pool_grad, 1, 1, infer_pool, vjp_avg_pool_grad, flops_avg_grad)
 
 /* ---- builders ---- */
 
@@ -219,8 +240,9 @@ static bool set_axis(const char *who, const gd_tensor *x, int axes, const gd_sha
 static gd_tensor *pool(gd_op_id id, gd_tensor *x, const gd_pool_attr *attr)
 {
     const gd_dtype dtype = gd_float_dtype(x->layout.dtype);
-    x = gd_contiguous(gd_as_dtype(x, gd_compute_dtype(id, dtype)));
-    return gd_as_dtype(x ? gd_apply1(id, x, attr) : NULL, dtype);
+    if (!gd_dtype_is_half(dtype) || !gd_layout_is_contiguous(&x->layout))
+        x = gd_as_dtype(x, gd_compute_dtype(id, dtype));
+    return gd_as_dtype(x ? apply(id, 1, &x, *attr, dtype) : NULL, dtype);
 }
 
 static gd_tensor *pool_windows(gd_op_id id, const char *who, gd_tensor *x, int axes,

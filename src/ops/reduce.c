@@ -28,7 +28,7 @@ static gd_status infer_reduce(const gd_layout *in, const void *attr, gd_dtype dt
 static gd_status infer_total(int n, const gd_layout *const *in, const void *attr, gd_layout *out)
 {
     (void)n;
-    return infer_reduce(in[0], attr, gd_total_dtype(in[0]->dtype), "gd_sum", out);
+    return infer_reduce(in[0], attr, gd_total_dtype(gd_sums_dtype(in[0]->dtype)), "gd_sum", out);
 }
 
 static gd_status infer_extreme(int n, const gd_layout *const *in, const void *attr, gd_layout *out)
@@ -38,7 +38,7 @@ static gd_status infer_extreme(int n, const gd_layout *const *in, const void *at
     for (int i = 0; i < in[0]->rank; i++)
         if ((a->axes & (1u << i)) && in[0]->shape[i] == 0)
             return gd_fail(GD_ERR_SHAPE, "gd_max: axis %d is empty and has no extreme", i);
-    return infer_reduce(in[0], attr, in[0]->dtype, "gd_max", out);
+    return infer_reduce(in[0], attr, gd_sums_dtype(in[0]->dtype), "gd_max", out);
 }
 
 static void format_reduce(const void *attr, char *text, size_t size)
@@ -124,22 +124,23 @@ static bool vjp_prod(gd_tensor *r, gd_tensor *g, gd_tensor **d)
 /* ---- rows ---- */
 
 #define REDUCED (GD_DTYPES_COMMON | GD_DTYPE_SET(GD_BOOL))
-#define REDUCE_ROW(name_, flags_, infer_, vjp_, flops_)                \
+#define REDUCE_ROW(name_, flags_, halves_, infer_, vjp_, flops_)       \
     const gd_op gd_op_##name_ = { .id = GD_OP_##name_,                 \
                                   .name = #name_,                      \
                                   .arity = 1,                          \
                                   .flags = flags_,                     \
                                   .dtypes = REDUCED,                   \
+                                  .halves = halves_,                   \
                                   .attr_size = sizeof(gd_reduce_attr), \
                                   .infer = infer_,                     \
                                   .vjp = vjp_,                         \
                                   .format = format_reduce,             \
                                   .flops = flops_,                     \
                                   .recompute = GD_RECOMPUTE_MOVES };
-REDUCE_ROW(sum, GD_OP_FULL, infer_total, vjp_sum, gd_flops_each_read)
-REDUCE_ROW(prod, GD_OP_FULL, infer_total, vjp_prod, gd_flops_each_read)
-REDUCE_ROW(max, 0, infer_extreme, vjp_extreme, gd_flops_each_read)
-REDUCE_ROW(min, 0, infer_extreme, vjp_extreme, gd_flops_each_read)
+REDUCE_ROW(sum, GD_OP_FULL, 1, infer_total, vjp_sum, gd_flops_each_read)
+REDUCE_ROW(prod, GD_OP_FULL, 0, infer_total, vjp_prod, gd_flops_each_read)
+REDUCE_ROW(max, 0, 1, infer_extreme, vjp_extreme, gd_flops_each_read)
+REDUCE_ROW(min, 0, 1, infer_extreme, vjp_extreme, gd_flops_each_read)
 
 /* ---- arg reductions ---- */
 
@@ -152,20 +153,21 @@ static gd_status infer_arg(int n, const gd_layout *const *in, const void *attr, 
     return gd_layout_init(out, reduced_shape(in[0], 1u << a->axis, a->keep), GD_I64, "gd_argmax");
 }
 
-#define AXIS_ROW(name_, flags_, infer_, vjp_, flops_)                \
+#define AXIS_ROW(name_, flags_, halves_, infer_, vjp_, flops_)       \
     const gd_op gd_op_##name_ = { .id = GD_OP_##name_,               \
                                   .name = #name_,                    \
                                   .arity = 1,                        \
                                   .flags = flags_,                   \
                                   .dtypes = REDUCED,                 \
+                                  .halves = halves_,                 \
                                   .attr_size = sizeof(gd_axis_attr), \
                                   .infer = infer_,                   \
                                   .vjp = vjp_,                       \
                                   .format = gd_format_axis,          \
                                   .flops = flops_,                   \
                                   .recompute = GD_RECOMPUTE_NEVER };
-AXIS_ROW(argmax, 0, infer_arg, NULL, gd_flops_each_read)
-AXIS_ROW(argmin, 0, infer_arg, NULL, gd_flops_each_read)
+AXIS_ROW(argmax, 0, 1, infer_arg, NULL, gd_flops_each_read)
+AXIS_ROW(argmin, 0, 1, infer_arg, NULL, gd_flops_each_read)
 
 /* ---- scans ---- */
 
@@ -214,8 +216,8 @@ static bool vjp_cumprod(gd_tensor *r, gd_tensor *g, gd_tensor **d)
     return gd_put(&d[0], gd_mul(gd_cumprod(before, axis), s));
 }
 
-AXIS_ROW(cumsum, GD_OP_FULL, infer_scan, vjp_cumsum, gd_flops_each)
-AXIS_ROW(cumprod, GD_OP_FULL, infer_scan, vjp_cumprod, gd_flops_each)
+AXIS_ROW(cumsum, GD_OP_FULL, 0, infer_scan, vjp_cumsum, gd_flops_each)
+AXIS_ROW(cumprod, GD_OP_FULL, 0, infer_scan, vjp_cumprod, gd_flops_each)
 
 /* ---- builders ---- */
 
@@ -225,9 +227,11 @@ static gd_tensor *turn_top_bit(gd_tensor *x)
     return x ? gd_bitwise_xor(x, gd_scalar(x->context, -0x1p63, GD_I64)) : NULL;
 }
 
-/* x in the dtype op compares it in. */
-static gd_tensor *comparable(gd_tensor *x, gd_op_id op)
+/* x in the dtype op compares it in; f16 and bf16 as they are where the device reads them. */
+static gd_tensor *comparable(gd_tensor *x, gd_op_id op, const void *attr)
 {
+    if (gd_may_read_halves(op, 1, &x, attr))
+        return x;
     gd_tensor *real = gd_as_dtype(x, gd_compute_dtype(op, x->layout.dtype));
     return x->layout.dtype == GD_U64 ? turn_top_bit(real) : real;
 }
@@ -238,16 +242,15 @@ static gd_tensor *reduce(gd_op_id id, gd_tensor *x, gd_axes axes, bool keep, con
         return NULL;
     bool ok;
     gd_reduce_attr attr = { .axes = gd_axes_mask(axes, x->layout.rank, who, &ok), .keep = keep };
-    x = gd_autocast(id, x);
-    if (!ok || !x)
+    if (!ok)
         return NULL;
-    gd_dtype dtype = x->layout.dtype;
+    gd_dtype dtype = gd_autocast_dtype(x->context, id, x->layout.dtype);
     const bool is_extreme = id == GD_OP_max || id == GD_OP_min;
     const gd_dtype computed = gd_compute_dtype(id, dtype),
                    result = is_extreme ? dtype : gd_sum_dtype(dtype);
     if (is_extreme)
-        x = comparable(x, id);
-    else if (computed != dtype)
+        x = comparable(x, id, &attr);
+    else if (!gd_may_read_halves(id, 1, &x, &attr))
         x = gd_as_dtype(x, computed);
     gd_tensor *r = id == GD_OP_sum ? gd_sum_along(x, attr.axes, keep) : gd_apply1(id, x, &attr);
     if (is_extreme && dtype == GD_U64)
@@ -280,7 +283,7 @@ static gd_tensor *arg_reduce(gd_op_id id, gd_tensor *x, int axis, bool keep, con
     if (!gd_usable(x, who))
         return NULL;
     gd_axis_attr attr = { .axis = gd_axis_normal(axis, x->layout.rank, who), .keep = keep };
-    return attr.axis < 0 ? NULL : gd_apply1(id, comparable(x, id), &attr);
+    return attr.axis < 0 ? NULL : gd_apply1(id, comparable(x, id, &attr), &attr);
 }
 
 gd_tensor *gd_argmax(gd_tensor *x, int axis, bool keep)
@@ -332,10 +335,17 @@ static double reduced_count(const gd_tensor *x, gd_axes axes)
 
 static gd_tensor *build_mean(gd_tensor *x, gd_axes axes, bool keep)
 {
-    if (!gd_usable(x, "gd_mean") || !(x = gd_autocast(GD_OP_sum, x)))
+    if (!gd_usable(x, "gd_mean"))
         return NULL;
-    gd_dtype dtype = gd_float_dtype(x->layout.dtype);
-    gd_tensor *sum = gd_sum(gd_widen(x), axes, keep);
+    bool ok;
+    const gd_reduce_attr attr = { .axes = gd_axes_mask(axes, x->layout.rank, "gd_mean", &ok),
+                                  .keep = keep };
+    const gd_dtype dtype =
+        gd_float_dtype(gd_autocast_dtype(x->context, GD_OP_sum, x->layout.dtype));
+    if (!ok)
+        return NULL;
+    gd_tensor *real = gd_may_read_halves(GD_OP_sum, 1, &x, &attr) ? x : gd_widen(x);
+    gd_tensor *sum = real ? gd_sum_along(real, attr.axes, keep) : NULL;
     return sum ? gd_as_dtype(gd_div_scalar(sum, reduced_count(x, axes)), dtype) : NULL;
 }
 

@@ -5,8 +5,9 @@
 
 static gd_status infer_softmax(int n, const gd_layout *const *in, const void *attr, gd_layout *out)
 {
-    (void)n, (void)attr;
-    return gd_infer_like(in[0], in[0]->dtype, "gd_softmax", out);
+    (void)n;
+    const int64_t rounded = ((const gd_axis_attr *)attr)->rounded;
+    return gd_infer_like(in[0], gd_rounded_dtype(in[0]->dtype, rounded), "gd_softmax", out);
 }
 
 static int axis_of(const gd_tensor *r)
@@ -54,6 +55,8 @@ const gd_op gd_op_softmax = { .id = GD_OP_softmax,
                               .arity = 1,
                               .flags = GD_OP_FULL,
                               .dtypes = GD_DTYPES_REAL,
+                              .halves = 1,
+                              .rounds = true,
                               .attr_size = sizeof(gd_axis_attr),
                               .infer = infer_softmax,
                               .vjp = vjp_softmax,
@@ -67,6 +70,8 @@ const gd_op gd_op_log_softmax = { .id = GD_OP_log_softmax,
                                   .arity = 1,
                                   .flags = GD_OP_FULL,
                                   .dtypes = GD_DTYPES_REAL,
+                                  .halves = 1,
+                                  .rounds = true,
                                   .attr_size = sizeof(gd_axis_attr),
                                   .infer = infer_softmax,
                                   .vjp = vjp_log_softmax,
@@ -80,11 +85,16 @@ static gd_tensor *along_axis(gd_op_id id, gd_tensor *x, int axis, const char *wh
     if (!gd_usable(x, who))
         return NULL;
     gd_axis_attr attr = { .axis = gd_axis_normal(axis, x->layout.rank, who) };
-    x = gd_autocast(id, x);
-    if (attr.axis < 0 || !x)
+    if (attr.axis < 0)
         return NULL;
-    gd_dtype dtype = gd_float_dtype(x->layout.dtype);
-    return gd_as_dtype(gd_apply1(id, gd_as_dtype(x, gd_compute_dtype(id, dtype)), &attr), dtype);
+    const gd_dtype dtype = gd_float_dtype(gd_autocast_dtype(x->context, id, x->layout.dtype));
+    /* The gradient reads the result before it is rounded. */
+    if (gd_dtype_is_half(dtype) && !gd_has_history(x))
+        attr.rounded = (int64_t)dtype;
+    if (gd_may_read_halves(id, 1, &x, &attr))
+        return gd_as_dtype(gd_apply1(id, x, &attr), dtype);
+    attr.rounded = 0;
+    return gd_as_dtype(gd_apply1(id, gd_as_dtype(x, gd_real_dtype(dtype)), &attr), dtype);
 }
 
 gd_tensor *gd_softmax(gd_tensor *x, int axis)

@@ -475,7 +475,8 @@ static const op_refusal cross_entropy_grad_refusals[] = {
     { GD_ERR_INVALID, { SHAPE(9, 1), SHAPE(9), SHAPE(9) }, { GD_F32, GD_I64, GD_F32 }, { 0 } },
 };
 OP(cross_entropy_grad, 3, D | OP_FLOATS_ONLY, RESULT_SAME, 64,
-   gd_apply(NULL, GD_OP_cross_entropy_grad, 3, in, NULL), VALUES(-4, 1), INDICES(5), VALUES(0.5, 2))
+   gd_apply(NULL, GD_OP_cross_entropy_grad, 3, in, &(gd_rounded_attr){ 0 }), VALUES(-4, 1),
+   INDICES(5), VALUES(0.5, 2))
 
 static const op_case cross_entropy_mean_cases[] = { { .shape = { SHAPE(5, 7), SHAPE(5) } },
                                                     { .shape = { SHAPE(50, 10), SHAPE(50) } } };

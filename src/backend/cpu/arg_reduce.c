@@ -2,6 +2,7 @@
  * extremes wins and a NaN is the most extreme, so the result does not depend on how the work is
  * cut. Start at gd_arg_reduce_run().
  */
+#include "backend/cpu/elementwise.h"
 #include "backend/cpu/reduce.h"
 #include "base/error.h"
 #include "base/threads.h"
@@ -23,7 +24,9 @@ typedef struct scratch {
 typedef struct arg_reduction {
     const gd_arg_reducer *reducer;
     const gd_kernel_call *call;
-    size_t size; /* of an element */
+    size_t size;       /* of an element */
+    size_t value_size; /* of an extreme */
+    gd_ew_loop widen;  /* of f16 and bf16, which the reducer takes as f32; else NULL */
     const char *in;
     int64_t *out;
     int64_t n, stride; /* of the axis */
@@ -74,14 +77,17 @@ static int64_t search_line(const arg_reduction *r, const char *line, int64_t beg
     for (int64_t first = begin; first < end; first += GD_REDUCE_BLOCK) {
         int64_t n = end - first < GD_REDUCE_BLOCK ? end - first : GD_REDUCE_BLOCK;
         const char *x = line + first * r->stride * (int64_t)r->size;
-        if (r->stride != 1) {
+        if (r->widen) {
+            r->widen(x, NULL, NULL, gather, n);
+            x = gather;
+        } else if (r->stride != 1) {
             gd_copy_run(gather, 1, x, r->stride, n, r->size);
             x = gather;
         }
         int64_t value; /* room for any element */
         r->reducer->extreme->rows(x, 0, n, &value, 0, 1);
         if (first == begin || r->reducer->beats(&value, best)) {
-            memcpy(best, &value, r->size);
+            memcpy(best, &value, r->value_size);
             index = first + r->reducer->find(x, n, &value);
         }
     }
@@ -118,7 +124,7 @@ static void search_chunks_range(void *context, int64_t begin, int64_t end, int t
     for (int64_t c = begin; c < end; c++) {
         int64_t last = (c + 1) * r->chunk < r->n ? (c + 1) * r->chunk : r->n;
         r->chunk_index[c] = search_line(r, r->line, c * r->chunk, last, s.gather,
-                                        r->chunk_best + (size_t)c * r->size);
+                                        r->chunk_best + (size_t)c * r->value_size);
     }
 }
 
@@ -138,12 +144,18 @@ static void search_lines_split(arg_reduction *r, int64_t lines)
         gd_parallel_for(r->call->device->threads, chunks, 1, search_chunks_range, r);
         int64_t best = 0;
         for (int64_t c = 1; c < chunks; c++)
-            if (r->reducer->beats(r->chunk_best + (size_t)c * r->size,
-                                  r->chunk_best + (size_t)best * r->size))
+            if (r->reducer->beats(r->chunk_best + (size_t)c * r->value_size,
+                                  r->chunk_best + (size_t)best * r->value_size))
                 best = c;
         r->out[cursor.at[1]] = r->chunk_index[best];
         gd_cursor_next(&cursor);
     }
+}
+
+bool gd_arg_reduce_takes_halves(const gd_kernel_call *call)
+{
+    const gd_layout *in = call->in[0].layout;
+    return in->rank > 0 && in->stride[((const gd_axis_attr *)call->attr)->axis] == 1;
 }
 
 /* ---- along columns ---- */
@@ -182,11 +194,14 @@ gd_status gd_arg_reduce_run(const gd_kernel_call *call, const gd_arg_reducer *re
                        gd_dtype_name(call->out.layout->dtype));
     arg_reduction r = { .reducer = reducer,
                         .call = call,
-                        .size = reducer->extreme->in_size,
+                        .size = gd_dtype_size(in->dtype),
+                        .value_size = reducer->extreme->acc_size,
                         .in = call->in[0].data,
                         .out = call->out.data,
                         .n = 1,
                         .stride = 1 };
+    if (gd_dtype_is_half(in->dtype)) /* gd_arg_reduce_takes_halves: of lines */
+        r.widen = gd_ew_table_of(call->device)->cast[in->dtype][GD_F32];
     int64_t shape[GD_MAX_RANK], in_stride[GD_MAX_RANK], out_stride[GD_MAX_RANK];
     int rank = 0;
     for (int i = 0; i < in->rank; i++)

@@ -85,21 +85,22 @@
 
 /* ---- kernels: one for each op, which picks by dtype ---- */
 
-#define PICK_KERNEL(op)                                                                         \
+#define PICK_KERNEL(op, of_halves)                                                              \
     static gd_status op##_kernel(const gd_kernel_call *call)                                    \
     {                                                                                           \
         static const gd_kernel_fn by_dtype[GD_DTYPE_COUNT] = {                                  \
             [GD_F32] = op##_f32_kernel, [GD_F64] = op##_f64_kernel, [GD_I32] = op##_i32_kernel, \
             [GD_I64] = op##_i64_kernel, [GD_U8] = op##_u8_kernel,   [GD_BOOL] = op##_u8_kernel, \
+            [GD_F16] = of_halves,       [GD_BF16] = of_halves,                                  \
         };                                                                                      \
         gd_dtype dtype = call->in[0].layout->dtype;                                             \
         return by_dtype[dtype] ? by_dtype[dtype](call)                                          \
                                : gd_fail(GD_ERR_DTYPE, "%s of %s", #op, gd_dtype_name(dtype));  \
     }
-PICK_KERNEL(argmax)
-PICK_KERNEL(argmin)
-PICK_KERNEL(cumsum)
-PICK_KERNEL(cumprod)
+PICK_KERNEL(argmax, argmax_f32_kernel)
+PICK_KERNEL(argmin, argmin_f32_kernel)
+PICK_KERNEL(cumsum, NULL)
+PICK_KERNEL(cumprod, NULL)
 
 void GD_ISA_NAME(gd_cpu_register_arg_scan)(gd_kernel_fn *kernel)
 {

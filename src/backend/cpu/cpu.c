@@ -10,6 +10,8 @@
 #include "backend/cpu/conv_micro.h"
 #include "backend/cpu/elementwise.h"
 #include "backend/cpu/gemm_half.h"
+#include "backend/cpu/norm.h"
+#include "backend/cpu/pooling.h"
 #include "backend/cpu/recurrent.h"
 #include "backend/cpu/reduce.h"
 #include "backend/cpu/softmax.h"
@@ -72,6 +74,62 @@ static bool is_program(const gd_op *op)
 {
     return (op->flags & GD_OP_ELEMENTWISE) || op->id == GD_OP_cast || op->id == GD_OP_copy ||
            op->id == GD_OP_fused || op->id == GD_OP_adam;
+}
+
+/* The scratch of a call: bytes for each of some threads. */
+typedef gd_workspace (*scratch_fn)(const gd_kernel_call *call);
+/* Adds how a call is computed, and why. */
+typedef void (*explain_fn)(const gd_kernel_call *call, gd_text *text);
+
+/* Else the order of a reduction would be another than that of a cast operand, which is contiguous. */
+static bool is_contiguous(const gd_kernel_call *call)
+{
+    return gd_layout_is_contiguous(call->in[0].layout);
+}
+
+/* Kernels that take scratch, have more than one way, or read f16 and bf16 that they compute with in f32
+ * (gd_device.takes_halves); elementwise programs have gd_ew_scratch. */
+static const struct {
+    scratch_fn scratch;
+    explain_fn explain;
+    gd_takes_fn takes_halves;
+} ways[GD_OP_COUNT] = {
+    [GD_OP_matmul] = { gd_cpu_product_scratch, gd_cpu_product_explain, NULL },
+    [GD_OP_linear] = { gd_cpu_product_scratch, gd_cpu_product_explain, NULL },
+    [GD_OP_matmul_relu_grad] = { gd_cpu_product_scratch, gd_cpu_product_explain, NULL },
+    [GD_OP_quantized_linear] = { gd_cpu_quantized_scratch, gd_cpu_quantized_explain, NULL },
+    [GD_OP_convolution] = { gd_cpu_convolution_scratch, gd_cpu_convolution_explain, NULL },
+    [GD_OP_convolution_grad_input] = { gd_cpu_convolution_scratch, gd_cpu_convolution_explain,
+                                       NULL },
+    [GD_OP_convolution_grad_weight] = { gd_cpu_convolution_scratch, gd_cpu_convolution_explain,
+                                        NULL },
+    [GD_OP_attention] = { gd_attention_scratch, gd_attention_explain, NULL },
+    [GD_OP_attention_grad] = { gd_attention_scratch, gd_attention_explain, NULL },
+    [GD_OP_attention_narrow] = { gd_attention_scratch, gd_attention_explain, NULL },
+    [GD_OP_recurrent] = { gd_recurrent_scratch, gd_recurrent_explain, NULL },
+    [GD_OP_recurrent_grad] = { gd_recurrent_scratch, gd_recurrent_explain, NULL },
+    [GD_OP_sum] = { gd_reduce_scratch, gd_reduce_explain, is_contiguous },
+    [GD_OP_prod] = { gd_reduce_scratch, gd_reduce_explain, NULL },
+    [GD_OP_max] = { gd_reduce_scratch, gd_reduce_explain, is_contiguous },
+    [GD_OP_min] = { gd_reduce_scratch, gd_reduce_explain, is_contiguous },
+    [GD_OP_argmax] = { gd_arg_reduce_scratch, NULL, gd_arg_reduce_takes_halves },
+    [GD_OP_argmin] = { gd_arg_reduce_scratch, NULL, gd_arg_reduce_takes_halves },
+    [GD_OP_softmax] = { gd_softmax_scratch, NULL, gd_softmax_takes_halves },
+    [GD_OP_log_softmax] = { gd_softmax_scratch, NULL, gd_softmax_takes_halves },
+    [GD_OP_max_pool] = { gd_pool_scratch, NULL, gd_pool_takes_halves },
+    [GD_OP_max_pool_grad] = { gd_pool_scratch, NULL, gd_pool_takes_halves },
+    [GD_OP_avg_pool] = { gd_pool_scratch, NULL, gd_pool_takes_halves },
+    [GD_OP_avg_pool_grad] = { gd_pool_scratch, NULL, gd_pool_takes_halves },
+    [GD_OP_normalize] = { gd_norm_scratch, NULL, gd_norm_takes_halves },
+    [GD_OP_normalize_grad] = { gd_norm_scratch, NULL, gd_norm_takes_halves },
+    [GD_OP_cross_entropy] = { gd_softmax_scratch, NULL, gd_softmax_takes_halves },
+    [GD_OP_cross_entropy_grad] = { gd_softmax_scratch, NULL, gd_softmax_takes_halves },
+};
+
+static bool takes_halves(const gd_kernel_call *call)
+{
+    const gd_takes_fn takes = ways[call->op->id].takes_halves;
+    return takes && takes(call);
 }
 
 static void fill_table(gd_cpu_device *cpu)
@@ -177,6 +235,7 @@ static gd_device *cpu_open(const gd_open_options *options, int index)
     cpu->base.isa = gd_isa_name(isa);
     cpu->base.half_products = GD_DTYPE_SET(GD_BF16) | GD_DTYPE_SET(GD_F16);
     cpu->base.half_recurrent = true;
+    cpu->base.takes_halves = takes_halves;
     cpu->base.host_memory = true;
     cpu->base.alignment = 64;
     cpu->base.limits = limits;
@@ -260,39 +319,6 @@ static gd_status cpu_prepare(const gd_kernel_call *call, void *memory)
     return gd_cpu_is_product(call) ? gd_cpu_product_prepare(call, memory)
                                    : gd_ew_prepare(call, memory);
 }
-
-/* The scratch of a call: bytes for each of some threads. */
-typedef gd_workspace (*scratch_fn)(const gd_kernel_call *call);
-/* Adds how a call is computed, and why. */
-typedef void (*explain_fn)(const gd_kernel_call *call, gd_text *text);
-
-/* Kernels that take scratch, or have more than one way; elementwise programs have gd_ew_scratch. */
-static const struct {
-    scratch_fn scratch;
-    explain_fn explain;
-} ways[GD_OP_COUNT] = {
-    [GD_OP_matmul] = { gd_cpu_product_scratch, gd_cpu_product_explain },
-    [GD_OP_linear] = { gd_cpu_product_scratch, gd_cpu_product_explain },
-    [GD_OP_matmul_relu_grad] = { gd_cpu_product_scratch, gd_cpu_product_explain },
-    [GD_OP_quantized_linear] = { gd_cpu_quantized_scratch, gd_cpu_quantized_explain },
-    [GD_OP_convolution] = { gd_cpu_convolution_scratch, gd_cpu_convolution_explain },
-    [GD_OP_convolution_grad_input] = { gd_cpu_convolution_scratch, gd_cpu_convolution_explain },
-    [GD_OP_convolution_grad_weight] = { gd_cpu_convolution_scratch, gd_cpu_convolution_explain },
-    [GD_OP_attention] = { gd_attention_scratch, gd_attention_explain },
-    [GD_OP_attention_grad] = { gd_attention_scratch, gd_attention_explain },
-    [GD_OP_attention_narrow] = { gd_attention_scratch, gd_attention_explain },
-    [GD_OP_recurrent] = { gd_recurrent_scratch, gd_recurrent_explain },
-    [GD_OP_recurrent_grad] = { gd_recurrent_scratch, gd_recurrent_explain },
-    [GD_OP_sum] = { gd_reduce_scratch, gd_reduce_explain },
-    [GD_OP_prod] = { gd_reduce_scratch, gd_reduce_explain },
-    [GD_OP_max] = { gd_reduce_scratch, gd_reduce_explain },
-    [GD_OP_min] = { gd_reduce_scratch, gd_reduce_explain },
-    [GD_OP_argmax] = { gd_arg_reduce_scratch, NULL },
-    [GD_OP_argmin] = { gd_arg_reduce_scratch, NULL },
-    [GD_OP_softmax] = { gd_softmax_scratch, NULL },
-    [GD_OP_log_softmax] = { gd_softmax_scratch, NULL },
-    [GD_OP_cross_entropy] = { gd_softmax_scratch, NULL },
-};
 
 static gd_kernel_scratch cpu_scratch(const gd_kernel_call *call)
 {

@@ -6,7 +6,7 @@
  * along a row of k numbers is taken in blocks of 4096: 32 lanes, lane[j] adding x[j], x[32 + j], …
  * one after another, are folded (lane[j] += lane[j + h], h = 16, 8, 4, 2, 1), and the blocks' sums
  * are added in f64, in order. Sums over rows, for weight and bias, are added row by row within a
- * block of rows (ops/attrs.h).
+ * block of rows (ops/attrs.h). f16 and bf16 are computed in f32, with the bits of casts before and behind.
  */
 #ifndef GD_BACKEND_CPU_NORM_H
 #define GD_BACKEND_CPU_NORM_H
@@ -19,7 +19,7 @@ typedef struct gd_norm_rows_job {
     const void *x, *g;           // [count, k]
     const void *weight, *bias;   // [k]
     void *out;                   // [count, k]
-    void *weight_sum, *bias_sum; // [k], set to the sums over the rows; NULL: not wanted
+    void *weight_sum, *bias_sum; // [k], to which the rows are added; NULL: not wanted
     int64_t count, k;
     double epsilon;
     bool center;
@@ -33,6 +33,8 @@ typedef struct gd_norm_loops {
 
 extern const gd_norm_loops gd_norm_f64_loops;
 
+gd_workspace gd_norm_scratch(const gd_kernel_call *call);
+bool gd_norm_takes_halves(const gd_kernel_call *call);
 gd_status gd_normalize_run(const gd_kernel_call *call, const gd_norm_loops *loops);
 gd_status gd_normalize_grad_run(const gd_kernel_call *call, const gd_norm_loops *loops);
 

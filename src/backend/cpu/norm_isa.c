@@ -15,7 +15,7 @@ static const gd_norm_loops f32_loops = { .size = sizeof(float),
 
 static const gd_norm_loops *loops_of(const gd_kernel_call *call)
 {
-    return call->in[0].layout->dtype == GD_F32 ? &f32_loops : &gd_norm_f64_loops;
+    return call->in[0].layout->dtype == GD_F64 ? &gd_norm_f64_loops : &f32_loops;
 }
 
 static gd_status normalize_kernel(const gd_kernel_call *call)

@@ -113,10 +113,6 @@ static void NAME(backward)(const gd_norm_rows_job *job)
 {
     int64_t k = job->k;
     TYPE *restrict weight_sum = job->weight_sum, *restrict bias_sum = job->bias_sum;
-    for (int64_t i = 0; i < k && weight_sum; i++)
-        weight_sum[i] = 0;
-    for (int64_t i = 0; i < k && bias_sum; i++)
-        bias_sum[i] = 0;
     for (int64_t row = 0; row < job->count; row++) {
         const TYPE *restrict x = (const TYPE *)job->x + row * k, *restrict g =
                                                                      (const TYPE *)job->g + row * k;

@@ -4,6 +4,7 @@
  */
 #include "backend/cpu/pooling.h"
 
+#include "backend/cpu/elementwise.h"
 #include "backend/cpu/iterate.h"
 #include "base/threads.h"
 
@@ -51,6 +52,128 @@ static bool are_squares(const gd_pool_sizes *s)
 #define N(op) op##_f64
 #include "backend/cpu/pooling_squares.h"
 
+/* ---- f16 and bf16: some planes at a time become f32 ---- */
+
+#define HALF_ELEMENTS \
+    4096 /* of planes and windows that are f32 at once, if one plane has no more */
+
+/* Planes of an operand or of the result. */
+typedef struct planes {
+    char *all;       /* of every plane */
+    int64_t each;    /* elements of one */
+    gd_ew_loop cast; /* of f16 or bf16, from or to f32; NULL: they are taken where they lie */
+} planes;
+
+typedef struct half_job {
+    const gd_kernel_call *call;
+    gd_pool_job job;
+    gd_range_fn loop;
+    planes in, g, out;
+} half_job;
+
+static int64_t half_planes_at_once(int64_t elements)
+{
+    return elements < HALF_ELEMENTS ? HALF_ELEMENTS / elements : 1;
+}
+
+/* Elements of a plane and of its windows. */
+static int64_t elements_of(const gd_layout *x)
+{
+    int64_t count = 1;
+    for (int i = 2; i < x->rank; i++)
+        count *= x->shape[i];
+    return count;
+}
+
+/* The most that a plane takes, of each operand and of the result. */
+static int64_t plane_elements(const gd_kernel_call *call)
+{
+    int64_t count = elements_of(call->out.layout);
+    for (int i = 0; i < call->n; i++)
+        count += elements_of(call->in[i].layout);
+    return count;
+}
+
+enum { BLOCKS = 3 };
+
+bool gd_pool_takes_halves(const gd_kernel_call *call)
+{
+    const size_t bytes = (size_t)plane_elements(call) * sizeof(float);
+    bool takes =
+        call->out.layout->dtype != GD_F64 && gd_scratch_bytes(bytes, BLOCKS) <= GD_CPU_WIDE_SCRATCH;
+    for (int i = 0; i < call->n; i++)
+        takes = takes && gd_layout_is_contiguous(call->in[i].layout);
+    return takes;
+}
+
+/* Of planes, of which a thread takes so many at least. */
+static int64_t grain(int64_t in_plane, int64_t out_plane)
+{
+    return GD_PARALLEL_ELEMENTS / (in_plane + out_plane + 1) + 1;
+}
+
+gd_workspace gd_pool_scratch(const gd_kernel_call *call)
+{
+    const gd_layout *out = call->out.layout;
+    const int64_t count = gd_layout_count(out);
+    if (!gd_call_has_halves(call) || count == 0)
+        return (gd_workspace){ 0 };
+    const int64_t each = elements_of(out), all = plane_elements(call);
+    const size_t bytes = (size_t)(half_planes_at_once(all) * all) * sizeof(float);
+    return (gd_workspace){ NULL, gd_scratch_bytes(bytes, BLOCKS),
+                           gd_parallel_ranges(call->device->threads, count / each,
+                                              grain(each, elements_of(call->in[0].layout))) };
+}
+
+static planes planes_of(const gd_kernel_call *call, const gd_operand *of)
+{
+    const gd_dtype dtype = of->layout->dtype;
+    planes p = { .all = of->data, .each = elements_of(of->layout) };
+    if (gd_dtype_is_half(dtype)) {
+        const gd_ew_table *table = gd_ew_table_of(call->device);
+        p.cast = of == &call->out ? table->cast[GD_F32][dtype] : table->cast[dtype][GD_F32];
+    }
+    return p;
+}
+
+static char *plane_at(const planes *p, int64_t i)
+{
+    return p->all + i * p->each * (int64_t)(p->cast ? sizeof(uint16_t) : sizeof(float));
+}
+
+/* Planes from i on as f32. */
+static const void *read_planes(const planes *p, int64_t i, int64_t count, float *room)
+{
+    if (!p->cast)
+        return plane_at(p, i);
+    p->cast(plane_at(p, i), NULL, NULL, room, count * p->each);
+    return room;
+}
+
+static void half_planes_range(void *context, int64_t begin, int64_t end, int thread)
+{
+    const half_job *h = context;
+    const int64_t most = half_planes_at_once(plane_elements(h->call));
+    gd_scratch s = gd_scratch_of(h->call, thread);
+    float *in = gd_scratch_take(&s, (size_t)(most * h->in.each) * sizeof *in);
+    float *g = in; /* the same operand, but of max_pool_grad */
+    if (h->call->n > 1)
+        g = gd_scratch_take(&s, (size_t)(most * h->g.each) * sizeof *g);
+    float *out = gd_scratch_take(&s, (size_t)(most * h->out.each) * sizeof *out);
+    for (int64_t count; begin < end; begin += count) {
+        count = end - begin < most ? end - begin : most;
+        gd_pool_job some = h->job;
+        some.in = read_planes(&h->in, begin, count, in);
+        some.g = h->call->n > 1 ? read_planes(&h->g, begin, count, g) : some.in;
+        some.out = h->out.cast ? (char *)out : plane_at(&h->out, begin);
+        h->loop(&some, 0, count, thread);
+        if (h->out.cast)
+            h->out.cast(out, NULL, NULL, plane_at(&h->out, begin), count * h->out.each);
+    }
+}
+
+/* ---- the ops ---- */
+
 /* The loops of one op: for f32 and f64; of any windows, and of squares (none: NULL). */
 typedef struct pool_loops {
     gd_range_fn any[2], squares[2];
@@ -65,9 +188,16 @@ static gd_status run(const gd_kernel_call *call, const gd_layout *in, const gd_l
                         .out = call->out.data };
     const int which = call->in[0].layout->dtype == GD_F64;
     const bool squares = loops->squares[which] && are_squares(&job.s);
-    const int64_t work = job.s.in_plane + job.s.out_plane;
-    gd_parallel_for(call->device->threads, job.s.planes, GD_PARALLEL_ELEMENTS / (work + 1) + 1,
-                    squares ? loops->squares[which] : loops->any[which], &job);
+    const gd_range_fn loop = squares ? loops->squares[which] : loops->any[which];
+    half_job halves = { call,
+                        job,
+                        loop,
+                        planes_of(call, &call->in[call->n - 1]),
+                        planes_of(call, &call->in[0]),
+                        planes_of(call, &call->out) };
+    const bool has_halves = gd_call_has_halves(call);
+    gd_parallel_for(call->device->threads, job.s.planes, grain(job.s.in_plane, job.s.out_plane),
+                    has_halves ? half_planes_range : loop, has_halves ? (void *)&halves : &job);
     return GD_OK;
 }
 

@@ -18,4 +18,8 @@ typedef struct gd_pool_job {
 gd_status gd_max_pool_run(const gd_kernel_call *call, gd_range_fn squares_f32);
 gd_status gd_max_pool_grad_run(const gd_kernel_call *call, gd_range_fn squares_f32);
 
+/* Planes of f16 and bf16, which become f32 in scratch, some at a time. */
+bool gd_pool_takes_halves(const gd_kernel_call *call);
+gd_workspace gd_pool_scratch(const gd_kernel_call *call);
+
 #endif

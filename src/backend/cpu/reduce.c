@@ -1,8 +1,10 @@
 /* backend/cpu/reduce.c: the walk of sum, prod, max and min over strided tensors. The arithmetic is
  * a gd_reducer's and the order it happens in is defined in reduce.h, which is the place to start;
- * here, start at gd_reduce_run().
+ * here, start at gd_reduce_run(). f16 and bf16 become f32 in scratch, a block at a time.
  */
 #include "backend/cpu/reduce.h"
+
+#include "backend/cpu/elementwise.h"
 #include "base/error.h"
 #include "base/threads.h"
 #include "ops/attrs.h"
@@ -21,16 +23,26 @@ _Static_assert(GD_REDUCE_WIDE * sizeof(int64_t) <= TILE_BYTES, "a wide row must 
 #define GRAIN       ((int64_t)32768)   /* elements a thread is woken for: some 3 us of work */
 #define LARGE_BYTES ((int64_t)1 << 20) /* larger than the level 2 cache, or a large part of it */
 
-#define BLOCKS 4 /* of scratch */
+#define BLOCKS 5 /* of scratch */
+
+/* Elements of f16 and bf16 that are f32 at once, and how they are cut from columns. */
+#define HALF_ELEMENTS GD_REDUCE_BLOCK
+#define HALF_ROWS     8
+#define HALF_COLUMNS  (HALF_ELEMENTS / HALF_ROWS)
+#define HALF_BYTES    (HALF_ELEMENTS * sizeof(float))
+_Static_assert(GD_CPU_SCRATCH + HALF_BYTES <= GD_CPU_WIDE_SCRATCH, "scratch too small");
 
 typedef struct scratch {
     char *levels, *leaf, *gather;
+    float *widened; /* [HALF_ELEMENTS], of f16 and bf16 */
 } scratch;
 
 typedef struct reduction {
     const gd_reducer *reducer;
     const gd_kernel_call *call;
     const char *in;
+    size_t in_size;   /* of an element */
+    gd_ew_loop widen; /* of f16 and bf16, which the reducer takes as f32; else NULL */
     char *out;
     gd_nest kept; /* operand 0: the input, 1: the result; by columns without the innermost loop */
     gd_nest reduced; /* operand 0: the input */
@@ -66,6 +78,8 @@ static scratch scratch_of(const reduction *r, int thread)
     scratch s = { .levels = gd_scratch_take(&area, r->tree_bytes) };
     s.leaf = gd_scratch_take(&area, TILE_BYTES);
     s.gather = gd_scratch_take(&area, GATHER_BYTES);
+    if (r->widen)
+        s.widened = gd_scratch_take(&area, HALF_BYTES);
     return s;
 }
 
@@ -86,23 +100,71 @@ static gd_tree tree_begin(const reduction *r, scratch s, int64_t width)
                       .bytes = (size_t)width * r->reducer->acc_size };
 }
 
-/* ---- by rows ---- */
-
 static const char *at_element(const reduction *r, const char *base, int64_t elements)
 {
-    return base + elements * (int64_t)r->reducer->in_size;
+    return base + elements * (int64_t)r->in_size;
 }
 
-/* Reduce n elements of a run, from its `skip`-th. */
+/* ---- the reducer's loops on whatever the input is ---- */
+
+static void widen_rows(const reduction *r, const char *x, int64_t rows, int64_t row_stride,
+                       int64_t n, float *out)
+{
+    if (row_stride == n || rows == 1)
+        r->widen(x, NULL, NULL, out, rows * n);
+    else
+        for (int64_t i = 0; i < rows; i++)
+            r->widen(at_element(r, x, i * row_stride), NULL, NULL, out + i * n, n);
+}
+
+static void reduce_rows(const reduction *r, const char *x, int64_t row_stride, int64_t n, char *out,
+                        int64_t out_stride, int64_t count, scratch s)
+{
+    if (!r->widen) {
+        r->reducer->rows(x, row_stride, n, out, out_stride, count);
+        return;
+    }
+    const int64_t most = HALF_ELEMENTS / n; /* n is at most a block */
+    for (int64_t i = 0; i < count; i += most) {
+        const int64_t rows = count - i < most ? count - i : most;
+        widen_rows(r, at_element(r, x, i * row_stride), rows, row_stride, n, s.widened);
+        r->reducer->rows(s.widened, n, n, out + i * out_stride * (int64_t)r->reducer->acc_size,
+                         out_stride, rows);
+    }
+}
+
+static void reduce_columns(const reduction *r, char *acc, const char *x, int64_t rows,
+                           int64_t row_stride, int64_t n, bool one_by_one, scratch s)
+{
+    if (!r->widen) {
+        r->reducer->columns(acc, x, rows, row_stride, n, one_by_one);
+        return;
+    }
+    for (int64_t first = 0; first < n; first += HALF_COLUMNS) {
+        const int64_t width = n - first < HALF_COLUMNS ? n - first : HALF_COLUMNS;
+        const int64_t most = HALF_ELEMENTS / width / HALF_ROWS * HALF_ROWS;
+        char *sums = acc + first * (int64_t)r->reducer->acc_size;
+        for (int64_t row = 0; row < rows; row += most) {
+            const int64_t count = rows - row < most ? rows - row : most;
+            widen_rows(r, at_element(r, x, row * row_stride + first), count, row_stride, width,
+                       s.widened);
+            r->reducer->columns(sums, s.widened, count, width, width, false);
+        }
+    }
+}
+
+/* ---- by rows ---- */
+
+/* Reduce n elements of a run, from its `skip`-th, to the leaf. */
 static void reduce_run_piece(const reduction *r, const char *run, int64_t skip, int64_t n,
-                             char *gather, void *out)
+                             scratch s)
 {
     const char *x = at_element(r, run, skip * r->run.stride[0]);
     if (r->run.stride[0] != 1) {
-        gd_copy_run(gather, 1, x, r->run.stride[0], n, r->reducer->in_size);
-        x = gather;
+        gd_copy_run(s.gather, 1, x, r->run.stride[0], n, r->in_size);
+        x = s.gather;
     }
-    r->reducer->rows(x, 0, n, out, 0, 1);
+    reduce_rows(r, x, 0, n, s.leaf, 0, 1, s);
 }
 
 /* Blocks [begin, end) of the result whose input starts at base. The value stays in the scratch. */
@@ -114,8 +176,8 @@ static const char *reduce_row_blocks(const reduction *r, const char *base, int64
         for (int64_t b = begin; b < end; b++) {
             int64_t first = b * GD_REDUCE_BLOCK, rest = r->reduced_count - first;
             int64_t n = rest < GD_REDUCE_BLOCK ? rest : GD_REDUCE_BLOCK;
-            gd_nest_gather(s.gather, base, &r->reduced, first, first + n, r->reducer->in_size);
-            r->reducer->rows(s.gather, 0, n, s.leaf, 0, 1);
+            gd_nest_gather(s.gather, base, &r->reduced, first, first + n, r->in_size);
+            reduce_rows(r, s.gather, 0, n, s.leaf, 0, 1, s);
             gd_tree_push(&t, s.leaf);
         }
         return gd_tree_end(&t);
@@ -125,7 +187,7 @@ static const char *reduce_row_blocks(const reduction *r, const char *base, int64
     for (int64_t b = begin; b < end; b++) {
         int64_t skip = piece * GD_REDUCE_BLOCK, rest = r->run.size - skip;
         reduce_run_piece(r, at_element(r, base, cursor.at[0]), skip,
-                         rest < GD_REDUCE_BLOCK ? rest : GD_REDUCE_BLOCK, s.gather, s.leaf);
+                         rest < GD_REDUCE_BLOCK ? rest : GD_REDUCE_BLOCK, s);
         gd_tree_push(&t, s.leaf);
         if (++piece == r->blocks_per_run) {
             piece = 0;
@@ -150,7 +212,7 @@ static void reduce_rows_range(void *context, int64_t begin, int64_t end, int thr
         const char *x = at_element(r, r->in, cursor.at[0] + skip * kept.stride[0]);
         char *out = r->out + (cursor.at[1] + skip * kept.stride[1]) * (int64_t)acc_size;
         if (r->blocks == 1 && !r->is_sequence && r->run.stride[0] == 1)
-            r->reducer->rows(x, kept.stride[0], r->run.size, out, kept.stride[1], count);
+            reduce_rows(r, x, kept.stride[0], r->run.size, out, kept.stride[1], count, s);
         else
             for (int64_t i = 0; i < count; i++)
                 memcpy(out + i * kept.stride[1] * (int64_t)acc_size,
@@ -182,17 +244,17 @@ static void add_gathered_rows(const reduction *r, const char *base, int64_t row,
 {
     gd_nest lines = r->reduced;
     gd_nest_push(&lines, n, r->columns.stride);
-    size_t row_bytes = (size_t)n * r->reducer->in_size;
+    size_t row_bytes = (size_t)n * r->in_size;
     int64_t wide = r->lanes * n; /* so many columns in one step: a row of each lane */
     int64_t most = GATHER_BYTES / (int64_t)row_bytes / r->lanes * r->lanes;
     while (rows > 0) {
         int64_t count = rows < most ? rows : most;
-        gd_nest_gather(s.gather, base, &lines, row * n, (row + count) * n, r->reducer->in_size);
+        gd_nest_gather(s.gather, base, &lines, row * n, (row + count) * n, r->in_size);
         int64_t full = count / r->lanes;
-        r->reducer->columns(acc, s.gather, full, wide, wide, false);
+        reduce_columns(r, acc, s.gather, full, wide, wide, false, s);
         if (count % r->lanes)
-            r->reducer->columns(acc, at_element(r, s.gather, full * wide), 1, 0,
-                                count % r->lanes * n, true);
+            reduce_columns(r, acc, at_element(r, s.gather, full * wide), 1, 0, count % r->lanes * n,
+                           true, s);
         row += count;
         rows -= count;
     }
@@ -210,7 +272,7 @@ static void add_rows(const reduction *r, const char *base, int64_t row, int64_t 
         while (rows > 0) {
             int64_t count = inner.size - skip < rows ? inner.size - skip : rows;
             const char *x = at_element(r, base, cursor.at[0] + skip * inner.stride[0]);
-            r->reducer->columns(acc, x, count, inner.stride[0], n, r->one_by_one);
+            reduce_columns(r, acc, x, count, inner.stride[0], n, r->one_by_one, s);
             rows -= count;
             skip = 0;
             gd_cursor_next(&cursor);
@@ -218,10 +280,10 @@ static void add_rows(const reduction *r, const char *base, int64_t row, int64_t 
     } else if (regular && outer.rank == 0 && inner.stride[0] == n) { /* rows lie end to end */
         int64_t full = rows / r->lanes, wide = r->lanes * n;
         const char *x = at_element(r, base, row * n);
-        r->reducer->columns(acc, x, full, wide, wide, r->one_by_one);
+        reduce_columns(r, acc, x, full, wide, wide, r->one_by_one, s);
         if (rows % r->lanes)
-            r->reducer->columns(acc, at_element(r, x, full * wide), 1, 0, rows % r->lanes * n,
-                                true);
+            reduce_columns(r, acc, at_element(r, x, full * wide), 1, 0, rows % r->lanes * n, true,
+                           s);
     } else {
         add_gathered_rows(r, base, row, rows, n, acc, s);
     }
@@ -286,7 +348,7 @@ static void plan_columns(reduction *r)
         r->block_rows *= 2;
     r->blocks = (rows + r->block_rows - 1) / r->block_rows;
 
-    int64_t in_size = (int64_t)r->reducer->in_size;
+    int64_t in_size = (int64_t)r->in_size;
     r->one_by_one =
         c * in_size < 4096 && gd_nest_count(&r->kept) * rows * c * in_size > LARGE_BYTES;
 
@@ -456,9 +518,12 @@ static division plan(reduction *r, bool by_rows, int64_t results)
 static bool plan_call(const gd_kernel_call *call, reduction *r, gd_reducer *sizes, division *d)
 {
     const gd_layout *in = call->in[0].layout;
-    *sizes = (gd_reducer){ .in_size = gd_dtype_size(in->dtype),
-                           .acc_size = gd_dtype_size(call->out.layout->dtype) };
-    *r = (reduction){ .reducer = sizes, .call = call, .in = (const char *)in, .reduced_count = 1 };
+    *sizes = (gd_reducer){ .acc_size = gd_dtype_size(call->out.layout->dtype) };
+    *r = (reduction){ .reducer = sizes,
+                      .call = call,
+                      .in = (const char *)in,
+                      .in_size = gd_dtype_size(in->dtype),
+                      .reduced_count = 1 };
     const bool by_rows = order_axes(r, in, ((const gd_reduce_attr *)call->attr)->axes);
     const int64_t results = gd_nest_count(&r->kept);
     if (results == 0 || r->reduced_count == 0)
@@ -475,6 +540,8 @@ gd_workspace gd_reduce_scratch(const gd_kernel_call *call)
     if (!plan_call(call, &r, &sizes, &d))
         return (gd_workspace){ 0 };
     size_t bytes = r.tree_bytes + TILE_BYTES + GATHER_BYTES;
+    if (gd_call_has_halves(call))
+        bytes += HALF_BYTES;
     const int threads = call->device->threads;
     if (!d.split)
         return (gd_workspace){ NULL, gd_scratch_bytes(bytes, BLOCKS),
@@ -524,8 +591,11 @@ gd_status gd_reduce_run(const gd_kernel_call *call, const gd_reducer *reducer)
     reduction r = { .reducer = reducer,
                     .call = call,
                     .in = call->in[0].data,
+                    .in_size = gd_dtype_size(in->dtype),
                     .out = call->out.data,
                     .reduced_count = 1 };
+    if (gd_dtype_is_half(in->dtype))
+        r.widen = gd_ew_table_of(call->device)->cast[in->dtype][GD_F32];
     bool by_rows = order_axes(&r, in, attr->axes);
     int64_t results = gd_nest_count(&r.kept);
     if (results == 0)

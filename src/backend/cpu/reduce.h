@@ -27,6 +27,8 @@
  * two of blocks, a shorter rest hanging on the right: ((b0 + b1) + (b2 + b3)) + b4. So the error
  * grows as in pairwise summation (Higham 1993).
  *
+ * f16 and bf16 are reduced in f32, to f32: the same as of a cast operand.
+ *
  * For max and min the same order decides which NaN or zero is returned, and NaN wins, as in NumPy.
  */
 #ifndef GD_BACKEND_CPU_REDUCE_H
@@ -121,6 +123,8 @@ typedef struct gd_arg_reducer {
                   int64_t first_row, int64_t n);
 } gd_arg_reducer;
 
+/* Along lines whose elements are neighbours. */
+bool gd_arg_reduce_takes_halves(const gd_kernel_call *call);
 gd_status gd_arg_reduce_run(const gd_kernel_call *call, const gd_arg_reducer *reducer);
 
 /* cumsum, cumprod: each result is the one before combined with the next element, nothing

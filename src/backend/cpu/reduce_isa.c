@@ -80,17 +80,18 @@ static f32 EXACT(const f32 *restrict x, int64_t n);
 
 /* ---- kernels ---- */
 
-#define REDUCE_KERNEL(op)                                                                     \
-    extern const gd_reducer GD_ISA_NAME(op##_f64_reducer), GD_ISA_NAME(op##_i32_reducer),     \
-        GD_ISA_NAME(op##_i64_reducer), GD_ISA_NAME(op##_u8_reducer);                          \
-    const gd_reducer *const GD_ISA_NAME(gd_reducers_##op)[GD_DTYPE_COUNT] = {                 \
-        [GD_F32] = &GD_ISA_NAME(op##_f32_reducer), [GD_F64] = &GD_ISA_NAME(op##_f64_reducer), \
-        [GD_I32] = &GD_ISA_NAME(op##_i32_reducer), [GD_I64] = &GD_ISA_NAME(op##_i64_reducer), \
-        [GD_U8] = &GD_ISA_NAME(op##_u8_reducer),   [GD_BOOL] = &GD_ISA_NAME(op##_u8_reducer), \
-    };                                                                                        \
-    static gd_status op##_kernel(const gd_kernel_call *call)                                  \
-    {                                                                                         \
-        return gd_reduce_run(call, GD_ISA_NAME(gd_reducers_##op)[call->in[0].layout->dtype]); \
+#define REDUCE_KERNEL(op)                                                                      \
+    extern const gd_reducer GD_ISA_NAME(op##_f64_reducer), GD_ISA_NAME(op##_i32_reducer),      \
+        GD_ISA_NAME(op##_i64_reducer), GD_ISA_NAME(op##_u8_reducer);                           \
+    const gd_reducer *const GD_ISA_NAME(gd_reducers_##op)[GD_DTYPE_COUNT] = {                  \
+        [GD_F32] = &GD_ISA_NAME(op##_f32_reducer), [GD_F64] = &GD_ISA_NAME(op##_f64_reducer),  \
+        [GD_F16] = &GD_ISA_NAME(op##_f32_reducer), [GD_BF16] = &GD_ISA_NAME(op##_f32_reducer), \
+        [GD_I32] = &GD_ISA_NAME(op##_i32_reducer), [GD_I64] = &GD_ISA_NAME(op##_i64_reducer),  \
+        [GD_U8] = &GD_ISA_NAME(op##_u8_reducer),   [GD_BOOL] = &GD_ISA_NAME(op##_u8_reducer),  \
+    };                                                                                         \
+    static gd_status op##_kernel(const gd_kernel_call *call)                                   \
+    {                                                                                          \
+        return gd_reduce_run(call, GD_ISA_NAME(gd_reducers_##op)[call->in[0].layout->dtype]);  \
     }
 REDUCE_KERNEL(sum)
 REDUCE_KERNEL(prod)

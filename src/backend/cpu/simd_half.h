@@ -38,13 +38,16 @@ GD_SIMD_INLINE vf32 vf32_load_f16(const uint16_t *p)
 /* VCVTNEPS2BF16 would count numbers below 2^-126 as 0. */
 GD_SIMD_INLINE void vf32_store_bf16(uint16_t *p, vf32 x)
 {
-    const __m512i bits = _mm512_castps_si512(x);
-    const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
-    const __m512i rounded =
-        _mm512_add_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff)), odd);
+    const __m512i bits = _mm512_castps_si512(x), below = _mm512_set1_epi32(0x7fff);
+    const __mmask16 is_odd = _mm512_test_epi32_mask(bits, _mm512_set1_epi32(0x10000));
+    const __m512i up = _mm512_add_epi32(bits, below);
+    const __m512i rounded = _mm512_mask_sub_epi32(up, is_odd, up, _mm512_set1_epi32(-1));
     const __m512i whole = _mm512_mask_or_epi32(rounded, _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q),
                                                bits, _mm512_set1_epi32(0x400000));
-    _mm256_storeu_si256((__m256i *)(void *)p, _mm512_cvtepi32_epi16(_mm512_srli_epi32(whole, 16)));
+    const __m512i upper = _mm512_set_epi16(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 31, 29,
+                                           27, 25, 23, 21, 19, 17, 15, 13, 11, 9, 7, 5, 3, 1);
+    _mm256_storeu_si256((__m256i *)(void *)p,
+                        _mm512_castsi512_si256(_mm512_permutexvar_epi16(upper, whole)));
 }
 
 /* A NaN keeps its sign alone. */

@@ -4,9 +4,11 @@
  *
  * Lines along the last axis are rows; when they do not lie contiguous they are first copied into
  * the result, where the work is then done in place. Along another axis, tiles of neighbouring lines
- * are taken together, row by row.
+ * are taken together, row by row. Rows of f16 and bf16 become f32 in scratch, some at a time, and a
+ * result that is rounded to those dtypes is first made there.
  */
 #include "backend/cpu/softmax.h"
+#include "backend/cpu/elementwise.h"
 #include "base/error.h"
 #include "base/threads.h"
 #include "ops/attrs.h"
@@ -14,6 +16,7 @@
 #define CHUNK_ROWS \
     64 /* rows whose statistics are kept at once, so that their logarithms are taken together */
 #define CHUNK_ELEMENTS 8192 /* what they may hold between them, to stay in the cache */
+#define HALF_ELEMENTS  4096 /* the same of f16 and bf16, which are in the cache as f32, too */
 /* Columns taken at a time: many, since memory is slow at giving short pieces of rows that are pages
  * apart, and few enough that all threads have some. On Emerald Rapids 1,024 rows of 1,024 take 0.56
  * of the time that they take in tiles of 128. */
@@ -32,9 +35,10 @@ typedef struct softmax_job {
     int64_t n, stride; /* of the axis */
     int64_t inner;     /* elements of the axes behind it; the result is [before, n, inner] */
     bool by_rows;
-    gd_nest before;       /* operand 0: the input, 1: the result */
-    gd_nest behind;       /* operand 0: the input */
-    int64_t tiles, width; /* of the columns: how many, and theirs */
+    gd_nest before;           /* operand 0: the input, 1: the result */
+    gd_nest behind;           /* operand 0: the input */
+    int64_t tiles, width;     /* of the columns: how many, and theirs */
+    gd_ew_loop widen, narrow; /* from and to f16 or bf16; NULL: the input, the result is none */
     /* cross_entropy, cross_entropy_grad */
     const void *labels;
     gd_dtype label_dtype;
@@ -77,16 +81,15 @@ static void rows_loss(const softmax_job *job, int64_t first, const char *x, int6
     job->loops->loss(job->out + first * job->size, &sum, &picked, &max, count);
 }
 
-/* Rows [first, first + count): x at `row_stride`, the result one after another. */
+/* Rows [first, first + count): x at `row_stride`, the result one after another at `out`. */
 static void rows_chunk(const softmax_job *job, int64_t first, const char *x, int64_t row_stride,
-                       int64_t count)
+                       char *out, int64_t count)
 {
     const gd_softmax_loops *loops = job->loops;
     if (job->goal == LOSS) {
         rows_loss(job, first, x, row_stride, count);
         return;
     }
-    char *out = job->out + first * job->n * job->size;
     if (job->stride != 1) {
         for (int64_t r = 0; r < count; r++)
             gd_copy_run(out + r * job->n * job->size, 1, x + r * row_stride * job->size,
@@ -125,7 +128,7 @@ static void rows_range(void *context, int64_t begin, int64_t end, int thread)
         if (count > most)
             count = most;
         rows_chunk(job, begin, job->in + (cursor.at[0] + skip * lines.stride[0]) * job->size,
-                   lines.stride[0], count);
+                   lines.stride[0], job->out + begin * job->n * job->size, count);
         begin += count;
         skip += count;
         if (skip == lines.size) {
@@ -133,6 +136,45 @@ static void rows_range(void *context, int64_t begin, int64_t end, int thread)
             gd_cursor_next(&cursor);
         }
     }
+}
+
+/* ---- rows of halves, which follow one another ---- */
+
+static int64_t half_rows_at_once(int64_t n)
+{
+    const int64_t most = HALF_ELEMENTS / n;
+    return most < 1 ? 1 : most > CHUNK_ROWS ? CHUNK_ROWS : most;
+}
+
+static void half_rows_range(void *context, int64_t begin, int64_t end, int thread)
+{
+    const softmax_job *job = context;
+    const int64_t n = job->n, most = half_rows_at_once(n);
+    const int64_t in_size = job->widen ? sizeof(uint16_t) : sizeof(float),
+                  out_size = job->narrow ? sizeof(uint16_t) : sizeof(float);
+    gd_scratch s = gd_scratch_of(job->call, thread);
+    float *rows = gd_scratch_take(&s, (size_t)(most * n) * sizeof *rows);
+    for (int64_t count; begin < end; begin += count) {
+        count = end - begin < most ? end - begin : most;
+        const char *x = job->in + begin * n * in_size;
+        char *out = job->out + begin * n * out_size;
+        if (job->widen)
+            job->widen(x, NULL, NULL, rows, count * n);
+        rows_chunk(job, begin, job->widen ? (const char *)rows : x, n,
+                   job->narrow ? (char *)rows : out, count);
+        if (job->narrow)
+            job->narrow(rows, NULL, NULL, out, count * n);
+    }
+}
+
+bool gd_softmax_takes_halves(const gd_kernel_call *call)
+{
+    const gd_layout *in = call->in[0].layout;
+    const bool is_loss =
+        call->op->id == GD_OP_cross_entropy || call->op->id == GD_OP_cross_entropy_grad;
+    const int last = in->rank - 1, axis = is_loss ? 1 : ((const gd_axis_attr *)call->attr)->axis;
+    return in->dtype != GD_F64 && in->rank > 0 && axis == last && gd_layout_is_contiguous(in) &&
+           in->shape[last] <= (int64_t)(GD_CPU_WIDE_SCRATCH / sizeof(float));
 }
 
 /* ---- columns ---- */
@@ -216,10 +258,24 @@ static void tile_run(tile *t, char *out)
 enum { BLOCKS = 5, ROWS = 5 + GD_REDUCE_LEVELS };
 _Static_assert(ROWS *TILE_MOST * sizeof(double) <= GD_CPU_SCRATCH, "scratch too small");
 
+static gd_workspace half_scratch(const gd_kernel_call *call)
+{
+    const gd_layout *in = call->in[0].layout;
+    const int64_t count = gd_layout_count(in), n = in->shape[in->rank - 1];
+    if (count == 0)
+        return (gd_workspace){ 0 };
+    const size_t bytes = (size_t)(half_rows_at_once(n) * n) * sizeof(float);
+    return (gd_workspace){ NULL, gd_scratch_bytes(bytes, 1),
+                           gd_parallel_ranges(call->device->threads, count / n,
+                                              1 + GD_PARALLEL_ELEMENTS / n) };
+}
+
 /* Columns are taken by tiles, each with its scratch. */
 gd_workspace gd_softmax_scratch(const gd_kernel_call *call)
 {
     const gd_layout *in = call->in[0].layout;
+    if (gd_call_has_halves(call))
+        return half_scratch(call);
     const bool is_loss = call->op->id == GD_OP_cross_entropy;
     int64_t inner = 1; /* elements side by side; 1: by rows */
     if (is_loss)
@@ -282,13 +338,27 @@ static void softmax_run(softmax_job *job, int64_t lines)
 {
     int threads = job->call->device->threads;
     if (job->by_rows) {
-        gd_parallel_for(threads, lines, 1 + GD_PARALLEL_ELEMENTS / job->n, rows_range, job);
+        gd_parallel_for(threads, lines, 1 + GD_PARALLEL_ELEMENTS / job->n,
+                        job->widen || job->narrow ? half_rows_range : rows_range, job);
         return;
     }
     const int64_t items = gd_nest_count(&job->before);
     set_tiles(job, items > 0 ? (threads + items - 1) / items : 1);
     gd_parallel_for(threads, items * job->tiles, 1 + GD_PARALLEL_ELEMENTS / (job->n * job->width),
                     tiles_range, job);
+}
+
+/* f16 and bf16 of the call, whose rows lie one behind the other. */
+static void set_halves(softmax_job *job)
+{
+    const gd_dtype in = job->call->in[0].layout->dtype, out = job->call->out.layout->dtype;
+    if (!gd_call_has_halves(job->call))
+        return;
+    const gd_ew_table *table = gd_ew_table_of(job->call->device);
+    job->widen = gd_dtype_is_half(in) ? table->cast[in][GD_F32] : NULL;
+    job->narrow = gd_dtype_is_half(out) ? table->cast[GD_F32][out] : NULL;
+    job->stride = 1;
+    job->by_rows = true;
 }
 
 static gd_status softmax_start(const gd_kernel_call *call, const gd_softmax_loops *loops,
@@ -315,6 +385,7 @@ static gd_status softmax_start(const gd_kernel_call *call, const gd_softmax_loop
     if (rank > 0)
         job.behind =
             gd_nest_make(rank - axis - 1, in->shape + axis + 1, in->stride + axis + 1, NULL, NULL);
+    set_halves(&job);
     softmax_run(&job, count / job.n);
     return GD_OK;
 }
@@ -366,6 +437,7 @@ gd_status gd_cross_entropy_run(const gd_kernel_call *call, const gd_softmax_loop
     job.goal = LOSS;
     job.by_rows = job.stride == 1 || job.n == 1;
     job.inner = in->shape[0];
+    set_halves(&job);
     gd_nest *rows = job.by_rows ? &job.before : &job.behind;
     *rows = gd_nest_make(1, in->shape, in->stride, NULL, NULL);
     softmax_run(&job, in->shape[0]);
@@ -384,6 +456,7 @@ gd_status gd_cross_entropy_grad_run(const gd_kernel_call *call, const gd_softmax
     job.g = call->in[2].data;
     job.g_stride = call->in[2].layout->stride[0];
     job.before = gd_nest_make(1, in->shape, in->stride, NULL, NULL);
+    set_halves(&job);
     softmax_run(&job, in->shape[0]);
     return GD_OK;
 }

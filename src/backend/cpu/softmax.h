@@ -9,7 +9,7 @@
  * at most 64 bytes is added from its first number to its last; a longer one by rows as in reduce.h.
  * Along another axis, by columns with k = 1. Multiplying by the rounded 1 / s adds at most half an
  * ulp to dividing and is several times as fast. A NaN, a +inf or nothing but -inf makes the whole
- * line NaN, as in PyTorch.
+ * line NaN, as in PyTorch. f16 and bf16 are computed in f32, with the bits of casts before and behind.
  */
 #ifndef GD_BACKEND_CPU_SOFTMAX_H
 #define GD_BACKEND_CPU_SOFTMAX_H
@@ -47,6 +47,8 @@ typedef struct gd_softmax_loops {
     void (*loss)(void *out, const void *log_sum, const void *picked, const void *max, int64_t n);
 } gd_softmax_loops;
 
+/* Of rows that follow one another, along the last axis. */
+bool gd_softmax_takes_halves(const gd_kernel_call *call);
 gd_workspace gd_softmax_scratch(const gd_kernel_call *call);
 gd_status gd_softmax_run(const gd_kernel_call *call, const gd_softmax_loops *loops);
 gd_status gd_log_softmax_run(const gd_kernel_call *call, const gd_softmax_loops *loops);

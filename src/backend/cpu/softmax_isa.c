@@ -18,9 +18,9 @@ typedef gd_status (*run_fn)(const gd_kernel_call *call, const gd_softmax_loops *
 static gd_status run(const gd_kernel_call *call, run_fn fn)
 {
     gd_dtype dtype = call->in[0].layout->dtype;
-    if (dtype != GD_F32 && dtype != GD_F64)
+    if (!gd_dtype_is_float(dtype))
         return gd_fail(GD_ERR_DTYPE, "%s of %s", call->op->name, gd_dtype_name(dtype));
-    return fn(call, dtype == GD_F32 ? &softmax_f32_loops : GD_ISA_NAME(gd_softmax_f64));
+    return fn(call, dtype == GD_F64 ? GD_ISA_NAME(gd_softmax_f64) : &softmax_f32_loops);
 }
 
 static gd_status softmax_kernel(const gd_kernel_call *call)
