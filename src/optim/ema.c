@@ -192,7 +192,7 @@ gd_status gd_ema_read(gd_ema *e, const char *prefix, const gd_tensor_file *file,
                       gd_state_list *state)
 {
     gd_state_list has = { 0 };
-    const gd_state_owner owner = { prefix, "average of weights", find, e };
+    const gd_state_owner owner = { .prefix = prefix, .whose = "average of weights", .find = find, .user = e };
     gd_status status = reserve(e);
     if (status == GD_OK)
         status = gd_ema_collect(e, prefix, &has);

@@ -45,6 +45,7 @@
 #define COPYSIGN(x, y)  GD_T_NAME(copy_sign)(x, y)  /* |x| with the sign of y */
 #define NEXTAFTER(x, y) GD_T_NAME(next_after)(x, y) /* the number beside x, towards y */
 #define FLUSH(x)        GD_T_NAME(flush)(x)         /* 0 where x is subnormal */
+#define ROUND_BF16(x, y) GD_T_NAME(gd_round_bf16)(x, y)
 #define POW(x, y)       GD_T_NAME(gd_pow)(x, y)
 #define ATAN2(y, x)     GD_T_NAME(gd_atan2)(y, x)
 #define EXP(x)          GD_T_NAME(gd_exp)(x)
