@@ -335,7 +335,8 @@ typedef struct gd_ema_options {
 #define GD_EMA_DEFAULTS .size = sizeof(gd_ema_options), .decay = 0.999
 
 /* gd_ema_create(m, .decay = 0.99): averages of all parameters. Owned by the context;
- * gd_ema_release ends it earlier. Polyak, Juditsky 1992. */
+ * gd_ema_release ends it earlier. GD_ERR_DTYPE: of a bf16 module, in whose dtype averages would stand
+ * still. Polyak, Juditsky 1992. */
 #define gd_ema_create(...) \
     GD_WITH_1(gd_ema_create_with, gd_ema_options, GD_EMA_DEFAULTS, __VA_ARGS__, )
 GD_API gd_ema *gd_ema_create_with(gd_module *module, const gd_ema_options *options);
@@ -369,7 +370,9 @@ typedef struct gd_lbfgs_options {
 typedef gd_tensor *(*gd_closure)(void *user);
 
 /* gd_lbfgs_create(m): limited-memory BFGS with a line search for the strong Wolfe conditions, for
- * small models and losses without noise. Owned by the context. Liu, Nocedal, "On the limited memory
+ * small models and losses without noise. It keeps its pairs as they are computed, and has neither
+ * state_dtype nor stochastic_rounding: the search for a step needs all digits. GD_ERR_DTYPE: of a bf16
+ * module. Owned by the context. Liu, Nocedal, "On the limited memory
  * BFGS method", 1989; Nocedal, Wright, "Numerical optimization", algorithms 3.5 and 3.6. */
 #define gd_lbfgs_create(...) \
     GD_WITH_1(gd_lbfgs_create_with, gd_lbfgs_options, GD_LBFGS_DEFAULTS, __VA_ARGS__, )

@@ -311,7 +311,7 @@ static bool update_one(gd_optimizer *o, int i, gd_tensor *g)
 {
     const gd_group *group = gd_optimizer_group_of(o, i);
     gd_tensor *p = gd_module_tensor(o->module, i), *state[GD_RULE_MAX_STATES];
-    gd_update u = { .p = gd_cast(p, o->dtype), .g = gd_cast(g, o->dtype) };
+    gd_update u = { .p = gd_cast(p, o->dtype), .g = g };
     int states = o->rule->states(&group->hyper);
     for (int k = 0; k < states; k++) {
         state[k] = gd_optimizer_state(o, i, k);
@@ -374,8 +374,11 @@ static gd_tensor *updates(void *user, int count, gd_tensor *const *in)
     gd_optimizer *o = user;
     int parameters = gd_module_count(o->module);
     gd_tensor **gradients = o->lists + parameters;
-    for (int i = 0; i < parameters; i++)
-        gradients[i] = o->lists[i] ? *in++ : NULL;
+    for (int i = 0; i < parameters; i++) {
+        gradients[i] = o->lists[i] ? gd_cast(*in++, o->dtype) : NULL;
+        if (o->lists[i] && !gradients[i])
+            return NULL;
+    }
     return update_all(o, gradients) ? o->groups[0].lr_tensor : NULL;
 }
 
