@@ -310,12 +310,14 @@ gd_tensor *gd_optimizer_state(gd_optimizer *o, int i, int k)
 static bool update_one(gd_optimizer *o, int i, gd_tensor *g)
 {
     const gd_group *group = gd_optimizer_group_of(o, i);
-    gd_tensor *p = gd_module_tensor(o->module, i), *state[GD_RULE_MAX_STATES];
-    gd_update u = { .p = gd_cast(p, o->dtype), .g = g };
+    gd_tensor *p = gd_module_tensor(o->module, i);
+    gd_update u = { .p = gd_cast(p, o->dtype),
+                    .g = g,
+                    .rounds_states = o->rounds_states && o->state_dtype != o->dtype };
     int states = o->rule->states(&group->hyper);
     for (int k = 0; k < states; k++) {
-        state[k] = gd_optimizer_state(o, i, k);
-        u.state[k] = gd_cast(state[k], o->dtype);
+        u.kept[k] = gd_optimizer_state(o, i, k);
+        u.state[k] = gd_cast(u.kept[k], o->dtype);
         if (!u.state[k])
             return false;
     }
@@ -323,7 +325,7 @@ static bool update_one(gd_optimizer *o, int i, gd_tensor *g)
     gd_rounding rounding = { 0 };
     for (int k = 0; k < states; k++) {
         gd_tensor *next = gd_optimizer_chosen(o, u.next[k], u.state[k]);
-        if (!gd_assign(state[k],
+        if (!gd_assign(u.kept[k],
                        gd_optimizer_stored(&rounding, next, o->state_dtype, o->rounds_states)))
             return false;
     }

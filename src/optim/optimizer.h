@@ -41,12 +41,16 @@ typedef struct gd_step_scalars {
 
 #define GD_RULE_MAX_STATES 3
 
-/* Tensors of one parameter's update, all of the parameter's shape. */
+/* Tensors of one parameter's update, all of the parameter's shape, and of the dtype updates are computed
+ * in but for `kept`. */
 typedef struct gd_update {
     gd_tensor *p, *g;
     gd_tensor *state[GD_RULE_MAX_STATES]; /* as they are */
-    gd_tensor *next[GD_RULE_MAX_STATES];  /* as they become; filled by the rule */
-    gd_tensor *next_p;                    /* likewise */
+    gd_tensor *kept[GD_RULE_MAX_STATES];  /* the same as they are stored */
+    bool rounds_states;                   /* they are bf16, to be rounded stochastically */
+    gd_tensor *next[GD_RULE_MAX_STATES];  /* as they become; filled by the rule, which may store them as
+                                             they are kept */
+    gd_tensor *next_p;                    /* likewise, not yet stored */
 } gd_update;
 
 typedef struct gd_rule {
