@@ -84,8 +84,7 @@ static void read_bits(gd_tensor *t, uint16_t *bits)
     assert_int_equal(gd_tensor_read(t, bits, NUMBERS * sizeof *bits), GD_OK);
 }
 
-typedef void step_fn(trained *n, const float *g, int t, bool stochastically,
-                     const uint32_t *words);
+typedef void step_fn(trained *n, const float *g, int t, bool stochastically, const uint32_t *words);
 
 static gd_optimizer *make_adam(gd_module *m, int stochastic)
 {
@@ -189,7 +188,8 @@ static void rounding_by_chance_is_unbiased(void **state)
         for (int half = 0; half < 2; half++) {
             gd_tensor *drawn = gd_optimizer_stored(&rounding, wide, GD_BF16, true);
             gd_tensor *r = gd_cast(drawn, GD_F64);
-            const double x = (double)(float)numbers[i], mean = gd_item(gd_mean(r, GD_ALL_AXES, false));
+            const double x = (double)(float)numbers[i],
+                         mean = gd_item(gd_mean(r, GD_ALL_AXES, false));
             const double below = gd_item(gd_min(r, GD_ALL_AXES, false));
             const double above = gd_item(gd_max(r, GD_ALL_AXES, false));
             assert_true(below < x && x < above);
@@ -328,13 +328,19 @@ static void resuming_goes_on_to_the_same_bits(void **state)
         gd_context *gd = *state;
         open_trainee(&t, gd, "adamw", dtype ? GD_BF16 : GD_F32, true);
         run(&t, 3);
-        assert_int_equal(gd_training_save(&(gd_training){ GD_TRAINING_DEFAULTS, .optimizer = t.optimizer }, path), GD_OK);
+        assert_int_equal(
+            gd_training_save(&(gd_training){ GD_TRAINING_DEFAULTS, .optimizer = t.optimizer },
+                             path),
+            GD_OK);
         run(&t, 3);
         const uint64_t want = hash_of(&t);
         open_trainee(&other, gd, "adamw", dtype ? GD_BF16 : GD_F32, true);
         assert_non_null(network(other.module, gd_cast(t.in[0], gd_module_dtype(t.module))));
         other.in[0] = t.in[0], other.in[1] = t.in[1];
-        assert_int_equal(gd_training_load(&(gd_training){ GD_TRAINING_DEFAULTS, .optimizer = other.optimizer }, path), GD_OK);
+        assert_int_equal(
+            gd_training_load(&(gd_training){ GD_TRAINING_DEFAULTS, .optimizer = other.optimizer },
+                             path),
+            GD_OK);
         run(&other, 3);
         assert_true(hash_of(&other) == want);
     }
@@ -470,8 +476,8 @@ static double loss_after(gd_context *gd, gd_dtype dtype, gd_dtype states, int st
     trainee t;
     open_trainee(&t, gd, "adam", dtype, -1);
     gd_optimizer_release(t.optimizer);
-    t.optimizer = gd_adam(t.module, .lr = 2e-4, .state_dtype = states,
-                          .stochastic_rounding = stochastic);
+    t.optimizer =
+        gd_adam(t.module, .lr = 2e-4, .state_dtype = states, .stochastic_rounding = stochastic);
     (void)gd_seed(gd, 5);
     t.in[0] = gd_normal(gd, GD_SHAPE(64, 9), 0, 1, GD_F32);
     t.in[1] = gd_sin(gd_slice(t.in[0], 1, 0, 3, 1));

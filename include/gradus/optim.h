@@ -48,8 +48,9 @@ typedef struct gd_sgd_options {
     gd_dtype state_dtype GD_DEFAULT(GD_DTYPE_COUNT);
     int stochastic_rounding GD_DEFAULT(-1);
 } gd_sgd_options;
-#define GD_SGD_DEFAULTS \
-    .size = sizeof(gd_sgd_options), .lr = 1e-3, .state_dtype = GD_DTYPE_COUNT, .stochastic_rounding = -1
+#define GD_SGD_DEFAULTS                                                        \
+    .size = sizeof(gd_sgd_options), .lr = 1e-3, .state_dtype = GD_DTYPE_COUNT, \
+    .stochastic_rounding = -1
 
 /* gd_sgd(m, .lr = 0.01, .momentum = 0.9). g += weight_decay * p; with momentum: b = momentum * b +
  * (1 - dampening) * g (the first time b = g), g = nesterov ? g + momentum * b : b; p -= lr * g.
@@ -68,8 +69,9 @@ typedef struct gd_adam_options {
     gd_dtype state_dtype GD_DEFAULT(GD_DTYPE_COUNT);
     int stochastic_rounding GD_DEFAULT(-1);
 } gd_adam_options;
-#define GD_ADAM_DEFAULTS \
-    .size = sizeof(gd_adam_options), .lr = 1e-3, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8, .state_dtype = GD_DTYPE_COUNT, .stochastic_rounding = -1
+#define GD_ADAM_DEFAULTS                                                                        \
+    .size = sizeof(gd_adam_options), .lr = 1e-3, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8, \
+    .state_dtype = GD_DTYPE_COUNT, .stochastic_rounding = -1
 
 /* m = beta1 * m + (1 - beta1) * g; v = beta2 * v + (1 - beta2) * g^2;
  * p -= lr / (1 - beta1^t) * m / (sqrt(v) / sqrt(1 - beta2^t) + epsilon). Kingma, Ba, "Adam", 2014.
@@ -86,8 +88,9 @@ typedef struct gd_adamw_options {
     gd_dtype state_dtype GD_DEFAULT(GD_DTYPE_COUNT);
     int stochastic_rounding GD_DEFAULT(-1);
 } gd_adamw_options;
-#define GD_ADAMW_DEFAULTS \
-    .size = sizeof(gd_adamw_options), .lr = 1e-3, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8, .weight_decay = 0.01, .state_dtype = GD_DTYPE_COUNT, .stochastic_rounding = -1
+#define GD_ADAMW_DEFAULTS                                                                        \
+    .size = sizeof(gd_adamw_options), .lr = 1e-3, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8, \
+    .weight_decay = 0.01, .state_dtype = GD_DTYPE_COUNT, .stochastic_rounding = -1
 /* gd_adam after p *= 1 - lr * weight_decay. Loshchilov, Hutter, "Decoupled weight decay
  * regularization", 2017. */
 #define gd_adamw(...) GD_WITH_1(gd_adamw_with, gd_adamw_options, GD_ADAMW_DEFAULTS, __VA_ARGS__, )
@@ -104,8 +107,9 @@ typedef struct gd_nadam_options {
     gd_dtype state_dtype GD_DEFAULT(GD_DTYPE_COUNT);
     int stochastic_rounding GD_DEFAULT(-1);
 } gd_nadam_options;
-#define GD_NADAM_DEFAULTS \
-    .size = sizeof(gd_nadam_options), .lr = 2e-3, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8, .momentum_decay = 4e-3, .state_dtype = GD_DTYPE_COUNT, .stochastic_rounding = -1
+#define GD_NADAM_DEFAULTS                                                                        \
+    .size = sizeof(gd_nadam_options), .lr = 2e-3, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8, \
+    .momentum_decay = 4e-3, .state_dtype = GD_DTYPE_COUNT, .stochastic_rounding = -1
 
 /* Adam with Nesterov's momentum. Dozat, "Incorporating Nesterov momentum into Adam", 2016. */
 #define gd_nadam(...) GD_WITH_1(gd_nadam_with, gd_nadam_options, GD_NADAM_DEFAULTS, __VA_ARGS__, )
@@ -121,8 +125,9 @@ typedef struct gd_radam_options {
     gd_dtype state_dtype GD_DEFAULT(GD_DTYPE_COUNT);
     int stochastic_rounding GD_DEFAULT(-1);
 } gd_radam_options;
-#define GD_RADAM_DEFAULTS \
-    .size = sizeof(gd_radam_options), .lr = 1e-3, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8, .state_dtype = GD_DTYPE_COUNT, .stochastic_rounding = -1
+#define GD_RADAM_DEFAULTS                                                                        \
+    .size = sizeof(gd_radam_options), .lr = 1e-3, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8, \
+    .state_dtype = GD_DTYPE_COUNT, .stochastic_rounding = -1
 
 /* Adam whose first steps are not divided by sqrt(v), and whose later ones are rectified. Liu et
  * al., "On the variance of the adaptive learning rate and beyond", 2019. */
@@ -138,8 +143,9 @@ typedef struct gd_rmsprop_options {
     gd_dtype state_dtype GD_DEFAULT(GD_DTYPE_COUNT);
     int stochastic_rounding GD_DEFAULT(-1);
 } gd_rmsprop_options;
-#define GD_RMSPROP_DEFAULTS \
-    .size = sizeof(gd_rmsprop_options), .lr = 0.01, .alpha = 0.99, .epsilon = 1e-8, .state_dtype = GD_DTYPE_COUNT, .stochastic_rounding = -1
+#define GD_RMSPROP_DEFAULTS                                                         \
+    .size = sizeof(gd_rmsprop_options), .lr = 0.01, .alpha = 0.99, .epsilon = 1e-8, \
+    .state_dtype = GD_DTYPE_COUNT, .stochastic_rounding = -1
 
 /* v = alpha * v + (1 - alpha) * g^2; d = g / (sqrt(v) + epsilon); with momentum b = momentum * b +
  * d, d = b; p -= lr * d. Hinton, lecture 6e of "Neural networks for machine learning", 2012. */
@@ -156,8 +162,9 @@ typedef struct gd_adagrad_options {
     gd_dtype state_dtype GD_DEFAULT(GD_DTYPE_COUNT);
     int stochastic_rounding GD_DEFAULT(-1);
 } gd_adagrad_options;
-#define GD_ADAGRAD_DEFAULTS \
-    .size = sizeof(gd_adagrad_options), .lr = 0.01, .epsilon = 1e-10, .state_dtype = GD_DTYPE_COUNT, .stochastic_rounding = -1
+#define GD_ADAGRAD_DEFAULTS                                           \
+    .size = sizeof(gd_adagrad_options), .lr = 0.01, .epsilon = 1e-10, \
+    .state_dtype = GD_DTYPE_COUNT, .stochastic_rounding = -1
 
 /* v += g^2; p -= lr / (1 + (t - 1) * lr_decay) * g / (sqrt(v) + epsilon). Duchi et al., "Adaptive
  * subgradient methods", 2011. */
@@ -174,8 +181,9 @@ typedef struct gd_adadelta_options {
     gd_dtype state_dtype GD_DEFAULT(GD_DTYPE_COUNT);
     int stochastic_rounding GD_DEFAULT(-1);
 } gd_adadelta_options;
-#define GD_ADADELTA_DEFAULTS \
-    .size = sizeof(gd_adadelta_options), .lr = 1.0, .rho = 0.9, .epsilon = 1e-6, .state_dtype = GD_DTYPE_COUNT, .stochastic_rounding = -1
+#define GD_ADADELTA_DEFAULTS                                                     \
+    .size = sizeof(gd_adadelta_options), .lr = 1.0, .rho = 0.9, .epsilon = 1e-6, \
+    .state_dtype = GD_DTYPE_COUNT, .stochastic_rounding = -1
 
 /* v = rho * v + (1 - rho) * g^2; d = sqrt(u + epsilon) / sqrt(v + epsilon) * g; u = rho * u + (1 -
  * rho) * d^2; p -= lr * d. Zeiler, "ADADELTA", 2012. */
@@ -191,8 +199,9 @@ typedef struct gd_lion_options {
     gd_dtype state_dtype GD_DEFAULT(GD_DTYPE_COUNT);
     int stochastic_rounding GD_DEFAULT(-1);
 } gd_lion_options;
-#define GD_LION_DEFAULTS \
-    .size = sizeof(gd_lion_options), .lr = 1e-4, .beta1 = 0.9, .beta2 = 0.99, .state_dtype = GD_DTYPE_COUNT, .stochastic_rounding = -1
+#define GD_LION_DEFAULTS                                                      \
+    .size = sizeof(gd_lion_options), .lr = 1e-4, .beta1 = 0.9, .beta2 = 0.99, \
+    .state_dtype = GD_DTYPE_COUNT, .stochastic_rounding = -1
 
 /* p -= lr * (sign(beta1 * m + (1 - beta1) * g) + weight_decay * p); m = beta2 * m + (1 - beta2) *
  * g. Chen et al., "Symbolic discovery of optimization algorithms", 2023. */
@@ -208,8 +217,9 @@ typedef struct gd_lamb_options {
     gd_dtype state_dtype GD_DEFAULT(GD_DTYPE_COUNT);
     int stochastic_rounding GD_DEFAULT(-1);
 } gd_lamb_options;
-#define GD_LAMB_DEFAULTS \
-    .size = sizeof(gd_lamb_options), .lr = 1e-3, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-6, .state_dtype = GD_DTYPE_COUNT, .stochastic_rounding = -1
+#define GD_LAMB_DEFAULTS                                                                        \
+    .size = sizeof(gd_lamb_options), .lr = 1e-3, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-6, \
+    .state_dtype = GD_DTYPE_COUNT, .stochastic_rounding = -1
 
 /* u = adam's step + weight_decay * p; p -= lr * |p| / |u| * u, each parameter tensor by itself (the
  * ratio is 1 where a norm is 0). You et al., "Large batch optimization for deep learning", 2019. */
@@ -223,8 +233,9 @@ typedef struct gd_optimizer_options {
     gd_dtype state_dtype GD_DEFAULT(GD_DTYPE_COUNT);
     int stochastic_rounding GD_DEFAULT(-1);
 } gd_optimizer_options;
-#define GD_OPTIMIZER_DEFAULTS \
-    .size = sizeof(gd_optimizer_options), .lr = NAN, .momentum = NAN, .state_dtype = GD_DTYPE_COUNT, .stochastic_rounding = -1
+#define GD_OPTIMIZER_DEFAULTS                                         \
+    .size = sizeof(gd_optimizer_options), .lr = NAN, .momentum = NAN, \
+    .state_dtype = GD_DTYPE_COUNT, .stochastic_rounding = -1
 
 /* gd_optimizer_create(m, "sgd", .lr = 0.1): an optimizer by its name, with its defaults: "sgd",
  * "rmsprop", "adam", "adamw", "nadam", "radam", "adagrad", "adadelta", "lion", "lamb".

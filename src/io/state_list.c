@@ -76,8 +76,7 @@ static gd_status read_one(gd_state_list *state, const gd_tensor_file *file, int6
     gd_status status = gd_state_add(state, NULL, info->name, NULL, tensor);
     if (status != GD_OK)
         return status;
-    gd_tensor *value =
-        gd_cast(gd_tensor_file_read(file, context, index), gd_tensor_dtype(tensor));
+    gd_tensor *value = gd_cast(gd_tensor_file_read(file, context, index), gd_tensor_dtype(tensor));
     state->list[state->count - 1].value = value;
     return value ? GD_OK : gd_error_last();
 }

@@ -26,9 +26,8 @@ static gd_status infer_adam(int n, const gd_layout *const *in, const void *attr,
 {
     (void)attr;
     gd_status status = check_shapes(n, in);
-    return status == GD_OK
-               ? gd_infer_like(in[GD_ADAM_P], in[GD_ADAM_P]->dtype, "gd_adam", out)
-               : status;
+    return status == GD_OK ? gd_infer_like(in[GD_ADAM_P], in[GD_ADAM_P]->dtype, "gd_adam", out)
+                           : status;
 }
 
 /* The first result is m'. */
@@ -110,9 +109,9 @@ const gd_op gd_op_adam_bf16 = { .id = GD_OP_adam_bf16,
                                 .name = "adam_bf16",
                                 .arity = GD_ADAM_BF16_OPERANDS,
                                 .dtypes = GD_DTYPE_SET(GD_F32),
-                                .alike = GD_ALIKE_ALL & ~(UINT64_C(1) << GD_ADAM_M |
-                                                          UINT64_C(1) << GD_ADAM_V |
-                                                          UINT64_C(1) << GD_ADAM_WORDS),
+                                .alike = GD_ALIKE_ALL &
+                                         ~(UINT64_C(1) << GD_ADAM_M | UINT64_C(1) << GD_ADAM_V |
+                                           UINT64_C(1) << GD_ADAM_WORDS),
                                 .extra = GD_ADAM_RESULTS - 1,
                                 .infer = infer_adam_bf16,
                                 .decompose = decompose_adam_bf16,

@@ -330,8 +330,8 @@ static bool update_one(gd_optimizer *o, int i, gd_tensor *g)
             return false;
     }
     gd_tensor *next = gd_optimizer_chosen(o, u.next_p, u.p);
-    return gd_assign(p, gd_optimizer_stored(&rounding, next, gd_tensor_dtype(p),
-                                            o->rounds_parameters));
+    return gd_assign(
+        p, gd_optimizer_stored(&rounding, next, gd_tensor_dtype(p), o->rounds_parameters));
 }
 
 /* What the updates of a step share, group by group. */

@@ -48,9 +48,10 @@ typedef struct gd_update {
     gd_tensor *state[GD_RULE_MAX_STATES]; /* as they are */
     gd_tensor *kept[GD_RULE_MAX_STATES];  /* the same as they are stored */
     bool rounds_states;                   /* they are bf16, to be rounded stochastically */
-    gd_tensor *next[GD_RULE_MAX_STATES];  /* as they become; filled by the rule, which may store them as
+    gd_tensor
+        *next[GD_RULE_MAX_STATES]; /* as they become; filled by the rule, which may store them as
                                              they are kept */
-    gd_tensor *next_p;                    /* likewise, not yet stored */
+    gd_tensor *next_p;             /* likewise, not yet stored */
 } gd_update;
 
 typedef struct gd_rule {
@@ -95,8 +96,8 @@ typedef struct gd_group {
 struct gd_optimizer {
     gd_module *module;
     gd_context *context;
-    gd_dtype dtype;       /* updates are computed in it; f32 or f64 */
-    gd_dtype state_dtype; /* that, or bf16 */
+    gd_dtype dtype;                        /* updates are computed in it; f32 or f64 */
+    gd_dtype state_dtype;                  /* that, or bf16 */
     bool rounds_states, rounds_parameters; /* stochastically, where they are bf16 */
     const gd_rule *rule;
     double lr;

@@ -52,8 +52,8 @@ static gd_tensor *number_for(const gd_step_scalars *s, double value)
  * moments of f32 nowhere. */
 static bool is_one_op(const gd_hyper *hyper, const gd_step_scalars *s, const gd_update *u)
 {
-    const bool takes_states = u->rounds_states ? gd_tensor_dtype(s->lr) == GD_F32
-                                               : u->kept[0] == u->state[0];
+    const bool takes_states =
+        u->rounds_states ? gd_tensor_dtype(s->lr) == GD_F32 : u->kept[0] == u->state[0];
     return !hyper->amsgrad && !s->may_be_passed_over && takes_states;
 }
 
@@ -73,8 +73,8 @@ static void adam_update(const gd_hyper *hyper, const gd_step_scalars *s, gd_upda
             [GD_ADAM_BETA2] = number_for(s, hyper->beta2),
             [GD_ADAM_REST2] = number_for(s, 1.0 - hyper->beta2),
             [GD_ADAM_DECAY] = s->decay_factor,
-            [GD_ADAM_WORDS] = rounds ? gd_random_words(gd_tensor_context(g), gd_tensor_shape(g))
-                                     : NULL,
+            [GD_ADAM_WORDS] =
+                rounds ? gd_random_words(gd_tensor_context(g), gd_tensor_shape(g)) : NULL,
         };
         gd_tensor *next[GD_ADAM_RESULTS] = { NULL };
         /* what failed is NULL, and assigned nowhere */

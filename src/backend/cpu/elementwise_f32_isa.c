@@ -57,10 +57,10 @@ void GD_ISA_NAME(gd_ew_adam_f32)(const void *const *from, void *const *to, int64
 /* New parameters may be made in the memory of the words, which the type tells the compiler. */
 typedef uint32_t __attribute__((may_alias)) word;
 
-/* x in bf16, rounded by 16 bits. */
+/* x in bf16, rounded by 16 bits. A NaN that was computed is quiet, and stays one in its upper half. */
 GD_T_INLINE uint16_t rounded_bf16(float x, uint32_t noise)
 {
-    return gd_f32_to_bf16(gd_round_bf16_f32(x, (float)(int32_t)noise));
+    return (uint16_t)(gd_bits_f32(gd_round_bf16_by_f32(x, noise)) >> 16);
 }
 
 void GD_ISA_NAME(gd_ew_adam_bf16)(const void *const *from, void *const *to, int64_t n);

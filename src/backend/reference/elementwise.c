@@ -28,9 +28,11 @@
 #define COPYSIGN(x, y)          OWN(copysign)(x, y)
 #define NEXTAFTER(x, y)         OWN(nextafter)(x, y)
 #define FLUSH(x)                SELECT(ABS(x) < (sizeof(C) == sizeof(float) ? (C)FLT_MIN : (C)DBL_MIN), 0, x)
-#define ROUND_BF16(x, y)        ((C)round_bf16(x, y, sizeof(C) == sizeof(float) ? FLT_MIN_EXP : DBL_MIN_EXP, sizeof(C) == sizeof(float) ? FLT_MAX_EXP : DBL_MAX_EXP))
-#define INFINITY_               ((C)INFINITY)
-#define FMA(x, y, z)            OWN(fma)(x, y, z)
+#define ROUND_BF16(x, y)                                                         \
+    ((C)round_bf16(x, y, sizeof(C) == sizeof(float) ? FLT_MIN_EXP : DBL_MIN_EXP, \
+                   sizeof(C) == sizeof(float) ? FLT_MAX_EXP : DBL_MAX_EXP))
+#define INFINITY_    ((C)INFINITY)
+#define FMA(x, y, z) OWN(fma)(x, y, z)
 
 #define FUNCTION(name, x)      ((C)LIBM(name)((WIDE)(x)))
 #define FUNCTION_2(name, x, y) ((C)LIBM(name)((WIDE)(x), (WIDE)(y)))
