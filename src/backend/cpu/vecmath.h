@@ -126,11 +126,9 @@ GD_INLINE double gd_select_sign_f64(double s, double a, double b)
 GD_INLINE float gd_round_bf16_by_f32(float x, uint32_t noise)
 {
     uint32_t bits = gd_bits_f32(x), cut = bits & UINT32_C(0x7fff0000);
-    uint32_t is_last = UINT32_C(0) - (uint32_t)(cut == UINT32_C(0x7f7f0000));
-    uint32_t is_finite = UINT32_C(0) - (uint32_t)(cut < UINT32_C(0x7f800000));
-    noise = (noise & ~is_last) | (UINT32_C(0x8000) & is_last);
+    noise = cut == UINT32_C(0x7f7f0000) ? UINT32_C(0x8000) : noise;
     uint32_t rounded = (bits + noise) & UINT32_C(0xffff0000);
-    return gd_from_bits_f32((rounded & is_finite) | (bits & ~is_finite));
+    return gd_from_bits_f32(cut < UINT32_C(0x7f800000) ? rounded : bits);
 }
 
 /* The same by a whole number; what lies outside of 0 ... 65535 counts as the end beside it, NaN as 0. */

@@ -13,12 +13,10 @@ GD_INLINE double gd_round_bf16_f64(double x, double y)
     y = y > 0.0 ? y : 0.0;
     y = y < 65535.0 ? y : 65535.0;
     uint64_t bits = gd_bits_f64(x), noise = (gd_bits_f64(y + 0x1p52) & UINT64_C(0xffff)) << 29;
-    uint64_t last = infinity - behind - 1;
-    uint64_t is_last = UINT64_C(0) - (uint64_t)((bits & (UINT64_MAX >> 1) & ~behind) == last);
-    uint64_t is_finite = UINT64_C(0) - (uint64_t)((bits & infinity) != infinity);
-    noise = (noise & ~is_last) | ((UINT64_C(1) << 44) & is_last);
+    uint64_t cut = bits & (UINT64_MAX >> 1) & ~behind;
+    noise = cut == infinity - behind - 1 ? UINT64_C(1) << 44 : noise;
     uint64_t rounded = (bits + noise) & ~behind;
-    return gd_from_bits_f64((rounded & is_finite) | (bits & ~is_finite));
+    return gd_from_bits_f64(cut < infinity ? rounded : bits);
 }
 
 /* ---- exponentials ---- */
