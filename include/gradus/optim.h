@@ -21,7 +21,7 @@ typedef struct gd_optimizer gd_optimizer;
  *
  * state_dtype: what the states (momenta, running squares, sums) are kept in, in memory and in files.
  * GD_DTYPE_COUNT, the default: what updates are computed in, f64 for parameters of f64, else f32. GD_BF16:
- * half the memory and the traffic of f32. A step widens the states, computes as it would without, and rounds
+ * half the memory of f32. A step widens the states, computes as it would without, and rounds
  * each once when it is stored. What else is given is GD_ERR_DTYPE; f16 among it, whose smallest number,
  * 6e-8, is larger than the squares of most gradients.
  *
@@ -36,9 +36,9 @@ typedef struct gd_optimizer gd_optimizer;
  * Chance is 16 bits for each number that is rounded, from words of the context's stream (gd_seed), as
  * gd_dropout draws them: the same in eager and compiled steps, with any number of threads, on any device,
  * and after resuming. In the order of its states, the parameter last, two of what is rounded share a word for
- * each element: the first takes the low half, the second the high one, less 2^15 if it is at least that
- * and more 2^15 if not. Gupta et al., "Deep learning with limited numerical precision", 2015; Zamirai et
- * al., "Revisiting bfloat16 training", 2020. */
+ * each element: the first takes the low half, the second the high one with its first bit inverted. Gupta et
+ * al., "Deep learning with limited numerical precision", 2015; Zamirai et al., "Revisiting bfloat16
+ * training", 2020. */
 
 typedef struct gd_sgd_options {
     size_t size GD_DEFAULT(sizeof(gd_sgd_options));

@@ -259,7 +259,7 @@ typedef struct gd_fused_attr {
 /* The op adam or adam_bf16 by itself as a group: instruction i makes its result i. */
 gd_fused_attr gd_fused_adam(const gd_op *op);
 
-static inline bool gd_is_adam(int op)
+static inline bool gd_is_adam(gd_op_id op)
 {
     return op == GD_OP_adam || op == GD_OP_adam_bf16;
 }

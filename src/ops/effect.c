@@ -125,7 +125,7 @@ gd_fused_attr gd_fused_adam(const gd_op *op)
 
 static double flops_of_instruction(const gd_fused_instruction *instruction)
 {
-    return gd_is_adam(instruction->op)             ? GD_ADAM_FLOPS
+    return gd_is_adam((gd_op_id)instruction->op)   ? GD_ADAM_FLOPS
            : instruction->op == GD_OP_extra_result ? 0
                                                    : 1;
 }

@@ -282,7 +282,7 @@ typedef struct callee {
 /* Adam, or one of its further results, which its own step makes. */
 static bool is_of_adam(const gd_fused_instruction *instruction)
 {
-    return gd_is_adam(instruction->op) || instruction->op == GD_OP_extra_result;
+    return gd_is_adam((gd_op_id)instruction->op) || instruction->op == GD_OP_extra_result;
 }
 
 static callee find_callee(const gd_ew_table *table, const gd_fused_instruction *instruction)
@@ -488,7 +488,7 @@ static gd_status translate(gd_ew_program *p, const gd_fused_attr *attr, const gd
     for (int i = 0; i < attr->n_instructions; i++)
         if (!is_of_adam(&attr->instruction[i]))
             translate_instruction(&t, i);
-        else if (gd_is_adam(attr->instruction[i].op))
+        else if (gd_is_adam((gd_op_id)attr->instruction[i].op))
             translate_adam(&t, i);
     p->overflows = t.overflow;
     return GD_OK;
