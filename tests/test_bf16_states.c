@@ -505,6 +505,30 @@ static void training_in_bf16_reaches_the_loss_of_f32(void **state)
     assert_true(nearest > 4 * full);
 }
 
+/* Two steps on a bf16 parameter, so that states and it are rounded. */
+static bool two_steps(int mode)
+{
+    gd_context *gd = gd_open(test_device(), .threads = 1);
+    gd_module *m = gd ? gd_module_create(gd, .dtype = GD_BF16) : NULL;
+    trainee t = { .module = m };
+    t.optimizer = m ? gd_adam(m, .state_dtype = GD_BF16, .stochastic_rounding = true) : NULL;
+    t.in[0] = gd ? gd_ones(gd, GD_SHAPE(4, 9), GD_F32) : NULL;
+    t.in[1] = gd ? gd_ones(gd, GD_SHAPE(4, 3), GD_F32) : NULL;
+    gd_function *f = t.optimizer ? gd_compile(gd, step, &t, .mode = (gd_mode)mode) : NULL;
+    bool ok = f && t.in[0] && t.in[1];
+    for (int i = 0; ok && i < 2; i++)
+        ok = gd_call(f, 2, t.in);
+    gd_close(gd);
+    return ok;
+}
+
+static void failing_allocations_leave_nothing_behind(void **state)
+{
+    (void)state;
+    fail_every_allocation(two_steps, GD_MODE_COMPILED);
+    fail_every_allocation(two_steps, GD_MODE_EAGER);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -522,6 +546,7 @@ int main(void)
         context_test(updates_below_half_a_digit_add_up),
         context_test(running_squares_can_shrink),
         context_test(training_in_bf16_reaches_the_loss_of_f32),
+        cmocka_unit_test(failing_allocations_leave_nothing_behind),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
