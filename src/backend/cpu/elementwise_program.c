@@ -810,24 +810,6 @@ static void divide_into_tiles(gd_ew_program *p, const gd_kernel_call *call)
     p->overflows |= (size_t)bytes > GD_CPU_SCRATCH;
 }
 
-static const gd_ew_table *const tables[GD_ISA_COUNT] = {
-    [GD_ISA_BASELINE] = &gd_ew_table_baseline,
-#ifdef GD_HAVE_AVX2
-    [GD_ISA_AVX2] = &gd_ew_table_avx2,
-#endif
-#ifdef GD_HAVE_AVX512
-    [GD_ISA_AVX512] = &gd_ew_table_avx512,
-#endif
-#ifdef GD_HAVE_NEON
-    [GD_ISA_NEON] = &gd_ew_table_neon,
-#endif
-};
-
-const gd_ew_table *gd_ew_table_of(const gd_device *device)
-{
-    return tables[((const gd_cpu_device *)device)->isa];
-}
-
 /* A row or a cast: one loop where it takes the operands as they are, else a program of one
  * instruction. */
 static gd_status translate_single(gd_ew_program *p, const gd_kernel_call *call)
