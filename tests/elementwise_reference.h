@@ -9,6 +9,8 @@
 
 #include <float.h>
 #include <math.h>
+#include <stdint.h>
+#include <string.h>
 #include <tgmath.h>
 
 typedef struct reference {
@@ -106,6 +108,35 @@ FLOATS(isnan, isnan(x) != 0)
 FLOATS(isinf, isinf(x) != 0)
 FLOATS(copysign, copysign(x, y))
 FLOATS(nextafter, nextafter(x, y))
+/* Of a number's bits, the `behind` lowest cut off, or one more in the place before them where those and
+ * y / 65536 make one. */
+static uint64_t round_bits(uint64_t bits, int behind, uint64_t infinity, double y)
+{
+    const uint64_t unit = UINT64_C(1) << behind, part = bits % unit, cut = bits - part;
+    if ((bits & infinity) == infinity)
+        return bits;
+    const bool is_largest = ((cut + unit) & infinity) == infinity;
+    const double noise = is_largest ? 32768 : nearbyint(fmin(fmax(y, 0), 65535));
+    return cut + (part + (uint64_t)noise * (unit >> 16) >= unit ? unit : 0);
+}
+
+static float round_bf16_f32(float x, float y)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    bits = (uint32_t)round_bits(bits, 16, 0x7f800000, y);
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+static double round_bf16_f64(double x, double y)
+{
+    uint64_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    bits = round_bits(bits, 45, UINT64_C(0x7ff0000000000000), y);
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
 FLOATS(flush_subnormal, fabs(x) < (sizeof x == 4 ? (double)FLT_MIN : DBL_MIN) ? 0 : x)
 FLOATS(signbit, signbit(x) != 0)
 INTEGERS(bitwise_and, U(x) & U(y))
@@ -209,6 +240,7 @@ static const reference references[GD_OP_ELEMENTWISE_COUNT] = {
     [GD_OP_integer_pow] = { 2, WHOLE(integer_pow) },
     [GD_OP_copysign] = { 2, BOTH(copysign) },
     [GD_OP_nextafter] = { 2, BOTH(nextafter) },
+    [GD_OP_round_bf16] = { 2, BOTH(round_bf16) },
     [GD_OP_atan2] = { 2, NEAR(atan2, 3) },
     [GD_OP_neg] = { 1, BOTH(neg), WHOLE(neg) },
     [GD_OP_abs] = { 1, BOTH(abs), WHOLE(abs) },

@@ -20,6 +20,7 @@ enum { CALLS = 4, MOST = 1 << 16, PARAMETERS = 5 };
 typedef struct setting {
     const char *what;
     bool decoupled, amsgrad, clips_norm, clips_value, scales_losses, rounds;
+    bool narrow; /* states in bf16, rounded stochastically */
     double weight_decay;
     gd_dtype dtype;
     int steps_of_adam; /* on the CPU, as ops of the plan */
@@ -35,6 +36,16 @@ static const setting settings[] = {
     { .what = "amsgrad", .amsgrad = true },
     { .what = "scaled", .scales_losses = true }, /* its choices are fused with formulas */
     { .what = "f64", .dtype = GD_F64 },
+    { .what = "states", .narrow = true, .steps_of_adam = PARAMETERS },
+    { .what = "states, norm", .narrow = true, .clips_norm = true, .steps_of_adam = PARAMETERS },
+    { .what = "states, adamw",
+      .narrow = true,
+      .decoupled = true,
+      .weight_decay = 0.2,
+      .steps_of_adam = PARAMETERS },
+    { .what = "states, amsgrad", .narrow = true, .amsgrad = true },
+    { .what = "states, scaled", .narrow = true, .scales_losses = true },
+    { .what = "states, f64", .narrow = true, .dtype = GD_F64 },
 };
 
 typedef struct trainee {
@@ -74,10 +85,11 @@ static gd_tensor *step(void *user, int count, gd_tensor *const *in)
 static void open_trainee(trainee *t, gd_context *gd, const setting *s)
 {
     *t = (trainee){ .s = s, .module = gd_module_create(gd, .seed = 4, .dtype = s->dtype) };
+    const gd_dtype states = s->narrow ? GD_BF16 : GD_DTYPE_COUNT;
     t->optimizer = s->decoupled ? gd_adamw(t->module, .lr = 0.02, .weight_decay = s->weight_decay,
-                                           .amsgrad = s->amsgrad)
+                                           .amsgrad = s->amsgrad, .state_dtype = states)
                                 : gd_adam(t->module, .lr = 0.02, .weight_decay = s->weight_decay,
-                                          .amsgrad = s->amsgrad);
+                                          .amsgrad = s->amsgrad, .state_dtype = states);
     assert_non_null(t->optimizer);
     if (s->clips_norm)
         assert_int_equal(gd_optimizer_clip_norm(t->optimizer, 0.05), GD_OK);

@@ -179,7 +179,9 @@ static void optimizers_are_set(void **state)
                                            "--optimizer sgd",
                                            "--clip-value 0.001 --optimizer sgd",
                                            "--ema 0.5",
-                                           "--accumulate 2" };
+                                           "--accumulate 2",
+                                           "--state-dtype bf16",
+                                           "--state-dtype bf16 --state-rounding nearest" };
     enum { COUNT = sizeof options / sizeof *options };
     for (int i = 0; i < COUNT; i++)
         assert_int_equal(run(CLASSES "--epochs 3 --run o%d %s", i, options[i])->code, 0);
@@ -190,6 +192,12 @@ static void optimizers_are_set(void **state)
             snprintf(b, sizeof b, "o%d/model.safetensors", k);
             assert_other_file(a, b);
         }
+    assert_int_equal(run(CLASSES "--epochs 3 --run f32 --state-dtype f32")->code, 0);
+    assert_same_file("o0/model.safetensors", "f32/model.safetensors");
+    assert_fails(run(CLASSES "--state-dtype bf1"), 2,
+                 "--state-dtype is f32 or bf16, not 'bf1'; did you mean 'bf16'?");
+    assert_fails(run(CLASSES "--state-rounding nearest"), 2,
+                 "--state-rounding is for --state-dtype bf16, which is not given");
     /* Two batches to a step are one of twice the size, but for the last bits of the sums. */
     assert_int_equal(run(CLASSES "--epochs 3 --run twice --batch 64")->code, 0);
     gd_history *a = history_of("o6"), *b = history_of("twice");

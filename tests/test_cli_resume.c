@@ -45,6 +45,24 @@ static void resumed_runs_train_longer(void **state)
     assert_has(longer->out, "\n  5/8 ");
 }
 
+/* States in bf16 and the place in the random stream go with a run: it ends as one that had no stop. */
+static void resumed_runs_keep_states_in_bf16(void **state)
+{
+    (void)state;
+    need("jansson");
+    for (int i = 0; i < 2; i++) {
+        char command[512];
+        snprintf(command, sizeof command,
+                 "train " TABLES "iris.csv --target species --quiet --schedule constant "
+                 "--state-dtype bf16 --epochs %d --run states%d",
+                 i == 0 ? 2 : 5, i);
+        assert_int_equal(run(command)->code, 0);
+    }
+    assert_int_equal(run("train --resume states0 --epochs 5")->code, 0);
+    assert_same_file("states0/model.safetensors", "states1/model.safetensors");
+    assert_holds("states0/config.json", "\"state_dtype\": \"bf16\"");
+}
+
 /* Patience ended it; a greater one goes on. */
 static void resumed_runs_may_have_more_patience(void **state)
 {
@@ -67,6 +85,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(resumed_runs_train_longer),
+        cmocka_unit_test(resumed_runs_keep_states_in_bf16),
         cmocka_unit_test(resumed_runs_may_have_more_patience),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);

@@ -301,7 +301,7 @@ static void layers_take_narrower_inputs_alone(void **state)
         expect_error(GD_ERR_DTYPE, "is i64; floats are needed");
     }
     assert_null(gd_module_create(gd, .dtype = GD_I32));
-    expect_error(GD_ERR_DTYPE, "parameters are f32 or f64, not i32");
+    expect_error(GD_ERR_DTYPE, "parameters are f32, f64 or bf16, not i32");
 }
 
 /* ---- optimizers: all rules, EMA and L-BFGS, on one parameter ---- */

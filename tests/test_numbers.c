@@ -251,6 +251,19 @@ static void signs_and_neighbours(void **state)
                   (const double[]){ FLT_MIN, -FLT_MIN, 0, 0, -INFINITY });
     expect_values(gd_flush_subnormal(gd_scalar(context, 0x1p-1023, GD_F64)), GD_F64, 1,
                   (const double[]){ 0 });
+    gd_tensor *third = gd_from_host(
+        context, GD_SHAPE(7), GD_F32,
+        (float[]){ 0x1.00fep0F, -0x1.00fep0F, 0x1.02p0F, 0x1p-149F, FLT_MAX, -INFINITY, -0.0F });
+    gd_tensor *noise = gd_from_host(context, GD_SHAPE(3, 1), GD_F32, (float[]){ 0, 33023, 33024 });
+    /* 0xff00 * 2^-16 of a unit wants 256 to be rounded up, 0x7f00 wants 33024 */
+    expect_values(gd_round_bf16(third, noise), GD_F32, 21,
+                  (const double[]){ 1,        -1,        0x1.02p0, 0, INFINITY, -INFINITY, -0.0,
+                                    1,        -1,        0x1.02p0, 0, INFINITY, -INFINITY, -0.0,
+                                    0x1.02p0, -0x1.02p0, 0x1.02p0, 0, INFINITY, -INFINITY, -0.0 });
+    expect_values(
+        gd_round_bf16(gd_scalar(context, 0x1.01p0, GD_F64),
+                      gd_from_host(context, GD_SHAPE(2), GD_F64, (double[]){ 32767, 32768 })),
+        GD_F64, 2, (const double[]){ 1, 0x1.02p0 });
     gd_tensor *zero = gd_scalar(context, -0.0, GD_F32);
     expect_values(gd_signbit(gd_asinh(zero)), GD_BOOL, 1, (const double[]){ 1 });
     expect_values(gd_signbit(gd_atanh(zero)), GD_BOOL, 1, (const double[]){ 1 });

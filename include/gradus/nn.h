@@ -29,7 +29,8 @@ typedef struct gd_module_options {
     size_t size GD_DEFAULT(sizeof(gd_module_options));
     uint64_t seed;  /* of the initial values: they depend on it and on the order in which parameters
                       are made, on nothing else */
-    gd_dtype dtype; /* of the parameters and of the statistics that layers keep: GD_F32 or GD_F64 */
+    gd_dtype dtype; /* of the parameters and of the statistics that layers keep: GD_F32, GD_F64, or
+                       GD_BF16, without a copy in f32: see .stochastic_rounding in gradus/optim.h */
 } gd_module_options;
 #define GD_MODULE_DEFAULTS .size = sizeof(gd_module_options), .dtype = GD_F32
 

@@ -58,6 +58,13 @@ GD_API gd_tensor *gd_copysign(gd_tensor *x, gd_tensor *y);
 /* the number of the (float) dtype that is next to x in the direction of y; of f16 and bf16, which are
  * computed in f32, x itself */
 GD_API gd_tensor *gd_nextafter(gd_tensor *x, gd_tensor *y);
+/* x rounded to the 8 binary digits that bf16 has, up or down as y says, a whole number in 0 ... 65535: y is
+ * added to the digits behind the eighth, counted in units of 2^-16 of that one, and what is behind is cut
+ * off. So x that bf16 can hold stays, and where y is drawn evenly, the mean of the results is x: stochastic
+ * rounding, as optimizers use it (gradus/optim.h). Numbers whose result might be infinite are rounded to
+ * nearest; NaN and infinities stay. The dtype is that of the operands, whose range the result has. Gupta et
+ * al., "Deep learning with limited numerical precision", 2015. */
+GD_API gd_tensor *gd_round_bf16(gd_tensor *x, gd_tensor *y);
 /* 0 where x is subnormal, else x; of f16 and bf16, which are computed in f32, what is subnormal there.
  * Processors take up to a hundred times as long to multiply subnormal numbers. The gradient goes through. */
 GD_API gd_tensor *gd_flush_subnormal(gd_tensor *x);

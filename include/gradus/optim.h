@@ -17,13 +17,40 @@ extern "C" {
 
 typedef struct gd_optimizer gd_optimizer;
 
+/* Two options that every optimizer has, and gd_optimizer_create:
+ *
+ * state_dtype: what the states (momenta, running squares, sums) are kept in, in memory and in files.
+ * GD_DTYPE_COUNT, the default: what updates are computed in, f64 for parameters of f64, else f32. GD_BF16:
+ * half the memory of f32. A step widens the states, computes as it would without, and rounds
+ * each once when it is stored. What else is given is GD_ERR_DTYPE; f16 among it, whose smallest number,
+ * 6e-8, is larger than the squares of most gradients.
+ *
+ * stochastic_rounding: how a step rounds what is kept in bf16. 1 (true): by chance to the number below or
+ * above, so that the mean is what was rounded (gd_round_bf16): both states in bf16 and the parameters of a
+ * bf16 module. 0 (false): both to nearest. -1, the default: states by chance, parameters to nearest, as
+ * gd_cast does. States, because a running square that is rounded to nearest stands still: with beta2 =
+ * 0.999 it moves by a thousandth of its distance to g^2, and numbers of bf16 are 1/256 to 1/128 apart, so it
+ * could grow but not shrink. In the same way a parameter of bf16 that is rounded to nearest loses updates
+ * of less than 1/512 of it.
+ *
+ * Chance is 16 bits for each number that is rounded, from words of the context's stream (gd_seed), as
+ * gd_dropout draws them: the same in eager and compiled steps, with any number of threads, on any device,
+ * and after resuming. In the order of its states, the parameter last, two of what is rounded share a word for
+ * each element: the first takes the low half, the second the high one with its first bit inverted. Gupta et
+ * al., "Deep learning with limited numerical precision", 2015; Zamirai et al., "Revisiting bfloat16
+ * training", 2020. */
+
 typedef struct gd_sgd_options {
     size_t size GD_DEFAULT(sizeof(gd_sgd_options));
     double lr GD_DEFAULT(1e-3);
     double momentum, dampening, weight_decay;
     bool nesterov; /* needs momentum and no dampening */
+    gd_dtype state_dtype GD_DEFAULT(GD_DTYPE_COUNT);
+    int stochastic_rounding GD_DEFAULT(-1);
 } gd_sgd_options;
-#define GD_SGD_DEFAULTS .size = sizeof(gd_sgd_options), .lr = 1e-3, .nesterov = false
+#define GD_SGD_DEFAULTS                                                        \
+    .size = sizeof(gd_sgd_options), .lr = 1e-3, .state_dtype = GD_DTYPE_COUNT, \
+    .stochastic_rounding = -1
 
 /* gd_sgd(m, .lr = 0.01, .momentum = 0.9). g += weight_decay * p; with momentum: b = momentum * b +
  * (1 - dampening) * g (the first time b = g), g = nesterov ? g + momentum * b : b; p -= lr * g.
@@ -39,10 +66,12 @@ typedef struct gd_adam_options {
     double weight_decay; /* L2 */
     bool amsgrad; /* divide by the largest v so far. Reddi et al., "On the convergence of Adam and
                      beyond", 2018 */
+    gd_dtype state_dtype GD_DEFAULT(GD_DTYPE_COUNT);
+    int stochastic_rounding GD_DEFAULT(-1);
 } gd_adam_options;
 #define GD_ADAM_DEFAULTS                                                                        \
     .size = sizeof(gd_adam_options), .lr = 1e-3, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8, \
-    .amsgrad = false
+    .state_dtype = GD_DTYPE_COUNT, .stochastic_rounding = -1
 
 /* m = beta1 * m + (1 - beta1) * g; v = beta2 * v + (1 - beta2) * g^2;
  * p -= lr / (1 - beta1^t) * m / (sqrt(v) / sqrt(1 - beta2^t) + epsilon). Kingma, Ba, "Adam", 2014.
@@ -56,10 +85,12 @@ typedef struct gd_adamw_options {
     double epsilon GD_DEFAULT(1e-8);
     double weight_decay GD_DEFAULT(0.01); /* decoupled */
     bool amsgrad;
+    gd_dtype state_dtype GD_DEFAULT(GD_DTYPE_COUNT);
+    int stochastic_rounding GD_DEFAULT(-1);
 } gd_adamw_options;
 #define GD_ADAMW_DEFAULTS                                                                        \
     .size = sizeof(gd_adamw_options), .lr = 1e-3, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8, \
-    .weight_decay = 0.01, .amsgrad = false
+    .weight_decay = 0.01, .state_dtype = GD_DTYPE_COUNT, .stochastic_rounding = -1
 /* gd_adam after p *= 1 - lr * weight_decay. Loshchilov, Hutter, "Decoupled weight decay
  * regularization", 2017. */
 #define gd_adamw(...) GD_WITH_1(gd_adamw_with, gd_adamw_options, GD_ADAMW_DEFAULTS, __VA_ARGS__, )
@@ -73,10 +104,12 @@ typedef struct gd_nadam_options {
     double momentum_decay GD_DEFAULT(4e-3);
     double weight_decay;
     bool decoupled; /* decay as gd_adamw does */
+    gd_dtype state_dtype GD_DEFAULT(GD_DTYPE_COUNT);
+    int stochastic_rounding GD_DEFAULT(-1);
 } gd_nadam_options;
 #define GD_NADAM_DEFAULTS                                                                        \
     .size = sizeof(gd_nadam_options), .lr = 2e-3, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8, \
-    .momentum_decay = 4e-3, .decoupled = false
+    .momentum_decay = 4e-3, .state_dtype = GD_DTYPE_COUNT, .stochastic_rounding = -1
 
 /* Adam with Nesterov's momentum. Dozat, "Incorporating Nesterov momentum into Adam", 2016. */
 #define gd_nadam(...) GD_WITH_1(gd_nadam_with, gd_nadam_options, GD_NADAM_DEFAULTS, __VA_ARGS__, )
@@ -89,10 +122,12 @@ typedef struct gd_radam_options {
     double epsilon GD_DEFAULT(1e-8);
     double weight_decay;
     bool decoupled; /* decay as gd_adamw does */
+    gd_dtype state_dtype GD_DEFAULT(GD_DTYPE_COUNT);
+    int stochastic_rounding GD_DEFAULT(-1);
 } gd_radam_options;
 #define GD_RADAM_DEFAULTS                                                                        \
     .size = sizeof(gd_radam_options), .lr = 1e-3, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8, \
-    .decoupled = false
+    .state_dtype = GD_DTYPE_COUNT, .stochastic_rounding = -1
 
 /* Adam whose first steps are not divided by sqrt(v), and whose later ones are rectified. Liu et
  * al., "On the variance of the adaptive learning rate and beyond", 2019. */
@@ -105,10 +140,12 @@ typedef struct gd_rmsprop_options {
     double alpha GD_DEFAULT(0.99);
     double epsilon GD_DEFAULT(1e-8);
     double momentum, weight_decay;
+    gd_dtype state_dtype GD_DEFAULT(GD_DTYPE_COUNT);
+    int stochastic_rounding GD_DEFAULT(-1);
 } gd_rmsprop_options;
 #define GD_RMSPROP_DEFAULTS                                                         \
     .size = sizeof(gd_rmsprop_options), .lr = 0.01, .alpha = 0.99, .epsilon = 1e-8, \
-    .weight_decay = 0
+    .state_dtype = GD_DTYPE_COUNT, .stochastic_rounding = -1
 
 /* v = alpha * v + (1 - alpha) * g^2; d = g / (sqrt(v) + epsilon); with momentum b = momentum * b +
  * d, d = b; p -= lr * d. Hinton, lecture 6e of "Neural networks for machine learning", 2012. */
@@ -122,9 +159,12 @@ typedef struct gd_adagrad_options {
     double epsilon GD_DEFAULT(1e-10);
     double lr_decay, weight_decay;
     double initial_accumulator;
+    gd_dtype state_dtype GD_DEFAULT(GD_DTYPE_COUNT);
+    int stochastic_rounding GD_DEFAULT(-1);
 } gd_adagrad_options;
-#define GD_ADAGRAD_DEFAULTS \
-    .size = sizeof(gd_adagrad_options), .lr = 0.01, .epsilon = 1e-10, .initial_accumulator = 0
+#define GD_ADAGRAD_DEFAULTS                                           \
+    .size = sizeof(gd_adagrad_options), .lr = 0.01, .epsilon = 1e-10, \
+    .state_dtype = GD_DTYPE_COUNT, .stochastic_rounding = -1
 
 /* v += g^2; p -= lr / (1 + (t - 1) * lr_decay) * g / (sqrt(v) + epsilon). Duchi et al., "Adaptive
  * subgradient methods", 2011. */
@@ -138,9 +178,12 @@ typedef struct gd_adadelta_options {
     double rho GD_DEFAULT(0.9);
     double epsilon GD_DEFAULT(1e-6);
     double weight_decay;
+    gd_dtype state_dtype GD_DEFAULT(GD_DTYPE_COUNT);
+    int stochastic_rounding GD_DEFAULT(-1);
 } gd_adadelta_options;
-#define GD_ADADELTA_DEFAULTS \
-    .size = sizeof(gd_adadelta_options), .lr = 1.0, .rho = 0.9, .epsilon = 1e-6, .weight_decay = 0
+#define GD_ADADELTA_DEFAULTS                                                     \
+    .size = sizeof(gd_adadelta_options), .lr = 1.0, .rho = 0.9, .epsilon = 1e-6, \
+    .state_dtype = GD_DTYPE_COUNT, .stochastic_rounding = -1
 
 /* v = rho * v + (1 - rho) * g^2; d = sqrt(u + epsilon) / sqrt(v + epsilon) * g; u = rho * u + (1 -
  * rho) * d^2; p -= lr * d. Zeiler, "ADADELTA", 2012. */
@@ -153,9 +196,12 @@ typedef struct gd_lion_options {
     double lr GD_DEFAULT(1e-4);
     double beta1 GD_DEFAULT(0.9), beta2 GD_DEFAULT(0.99);
     double weight_decay; /* decoupled */
+    gd_dtype state_dtype GD_DEFAULT(GD_DTYPE_COUNT);
+    int stochastic_rounding GD_DEFAULT(-1);
 } gd_lion_options;
-#define GD_LION_DEFAULTS \
-    .size = sizeof(gd_lion_options), .lr = 1e-4, .beta1 = 0.9, .beta2 = 0.99, .weight_decay = 0
+#define GD_LION_DEFAULTS                                                      \
+    .size = sizeof(gd_lion_options), .lr = 1e-4, .beta1 = 0.9, .beta2 = 0.99, \
+    .state_dtype = GD_DTYPE_COUNT, .stochastic_rounding = -1
 
 /* p -= lr * (sign(beta1 * m + (1 - beta1) * g) + weight_decay * p); m = beta2 * m + (1 - beta2) *
  * g. Chen et al., "Symbolic discovery of optimization algorithms", 2023. */
@@ -168,10 +214,12 @@ typedef struct gd_lamb_options {
     double beta1 GD_DEFAULT(0.9), beta2 GD_DEFAULT(0.999);
     double epsilon GD_DEFAULT(1e-6);
     double weight_decay;
+    gd_dtype state_dtype GD_DEFAULT(GD_DTYPE_COUNT);
+    int stochastic_rounding GD_DEFAULT(-1);
 } gd_lamb_options;
 #define GD_LAMB_DEFAULTS                                                                        \
     .size = sizeof(gd_lamb_options), .lr = 1e-3, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-6, \
-    .weight_decay = 0
+    .state_dtype = GD_DTYPE_COUNT, .stochastic_rounding = -1
 
 /* u = adam's step + weight_decay * p; p -= lr * |p| / |u| * u, each parameter tensor by itself (the
  * ratio is 1 where a norm is 0). You et al., "Large batch optimization for deep learning", 2019. */
@@ -182,8 +230,12 @@ typedef struct gd_optimizer_options {
     size_t size GD_DEFAULT(sizeof(gd_optimizer_options));
     double lr GD_DEFAULT(NAN);       /* NaN: the optimizer's default */
     double momentum GD_DEFAULT(NAN); /* likewise; sgd and rmsprop alone have it */
+    gd_dtype state_dtype GD_DEFAULT(GD_DTYPE_COUNT);
+    int stochastic_rounding GD_DEFAULT(-1);
 } gd_optimizer_options;
-#define GD_OPTIMIZER_DEFAULTS .size = sizeof(gd_optimizer_options), .lr = NAN, .momentum = NAN
+#define GD_OPTIMIZER_DEFAULTS                                         \
+    .size = sizeof(gd_optimizer_options), .lr = NAN, .momentum = NAN, \
+    .state_dtype = GD_DTYPE_COUNT, .stochastic_rounding = -1
 
 /* gd_optimizer_create(m, "sgd", .lr = 0.1): an optimizer by its name, with its defaults: "sgd",
  * "rmsprop", "adam", "adamw", "nadam", "radam", "adagrad", "adadelta", "lion", "lamb".
@@ -279,7 +331,8 @@ GD_API gd_tensor *gd_scale_loss(gd_optimizer *optimizer, gd_tensor *loss);
  * gd_tensors_save. */
 GD_API gd_status gd_optimizer_save(const gd_optimizer *optimizer, const char *path);
 /* Read it back, into an optimizer of the same kind over a module with the same parameters;
- * otherwise GD_ERR_FORMAT says what differs, and nothing is changed. */
+ * otherwise GD_ERR_FORMAT says what differs, and nothing is changed. States become what this optimizer
+ * keeps them in: those of a file in bf16 are widened, and those in f32 are rounded to bf16, to nearest. */
 GD_API gd_status gd_optimizer_load(gd_optimizer *optimizer, const char *path);
 
 /* ---- moving averages of the weights ---- */
@@ -293,7 +346,8 @@ typedef struct gd_ema_options {
 #define GD_EMA_DEFAULTS .size = sizeof(gd_ema_options), .decay = 0.999
 
 /* gd_ema_create(m, .decay = 0.99): averages of all parameters. Owned by the context;
- * gd_ema_release ends it earlier. Polyak, Juditsky 1992. */
+ * gd_ema_release ends it earlier. GD_ERR_DTYPE: of a bf16 module, in whose dtype averages would stand
+ * still. Polyak, Juditsky 1992. */
 #define gd_ema_create(...) \
     GD_WITH_1(gd_ema_create_with, gd_ema_options, GD_EMA_DEFAULTS, __VA_ARGS__, )
 GD_API gd_ema *gd_ema_create_with(gd_module *module, const gd_ema_options *options);
@@ -327,7 +381,9 @@ typedef struct gd_lbfgs_options {
 typedef gd_tensor *(*gd_closure)(void *user);
 
 /* gd_lbfgs_create(m): limited-memory BFGS with a line search for the strong Wolfe conditions, for
- * small models and losses without noise. Owned by the context. Liu, Nocedal, "On the limited memory
+ * small models and losses without noise. It keeps its pairs as they are computed, and has neither
+ * state_dtype nor stochastic_rounding: the search for a step needs all digits. GD_ERR_DTYPE: of a bf16
+ * module. Owned by the context. Liu, Nocedal, "On the limited memory
  * BFGS method", 1989; Nocedal, Wright, "Numerical optimization", algorithms 3.5 and 3.6. */
 #define gd_lbfgs_create(...) \
     GD_WITH_1(gd_lbfgs_create_with, gd_lbfgs_options, GD_LBFGS_DEFAULTS, __VA_ARGS__, )

@@ -21,7 +21,8 @@
  * f64 and integers are left as they are. Derivatives are computed in the dtypes that the ops had:
  * gd_backward needs no scope. A compiled function is traced anew where it is called in another
  * scope. Optimizers compute as without. The rules are PyTorch's (torch.autocast); `flags` of each
- * op's row say which is whose.
+ * op's row say which is whose. Moments in 16 bits, and parameters without a copy in f32, are options of
+ * optimizers: .state_dtype and .stochastic_rounding in gradus/optim.h.
  *
  * Results of 16 bits are a class of numbers of their own: the same bits run after run, eager or
  * compiled, with any number of threads, on one instruction set; between instruction sets they differ

@@ -235,7 +235,7 @@ const char *gd_device_names(char text[GD_DEVICE_NAMES]);
  * Values of other instructions may be results too.
  *
  * Elementwise (row_axes 0): all values have one shape, that of the result. Such a group may hold the
- * op `adam`, once: its instruction's value is the first result, and instructions `extra_result` of
+ * op `adam` or `adam_bf16`, once: its instruction's value is the first result, and instructions `extra_result` of
  * that value are the others.
  *
  * With reductions (row_axes > 0): `shape` is cut into rows, its last row_axes axes. A value is
@@ -248,11 +248,11 @@ const char *gd_device_names(char text[GD_DEVICE_NAMES]);
 #define GD_FUSED_MAX_INSTRUCTIONS 64 /* with reductions */
 #define GD_FUSED_MAX_ELEMENTWISE  32 /* without */
 #define GD_FUSED_MAX_EXTRA        6  /* results besides the last instruction's */
-#define GD_FUSED_MAX_OPERANDS     10 /* of an instruction: adam's */
+#define GD_FUSED_MAX_OPERANDS     11 /* of an instruction: adam_bf16's */
 #define GD_FUSED_MOST_ROW         4096
 typedef struct gd_fused_instruction {
     int16_t
-        op; /* gd_op_id of an elementwise op, GD_OP_cast, of a reduction, adam or extra_result */
+        op; /* gd_op_id of an elementwise op, GD_OP_cast, of a reduction, adam, adam_bf16 or extra_result */
     int16_t dtype;                       /* dtype of the value it makes */
     int16_t from[GD_FUSED_MAX_OPERANDS]; /* numbers of its operands; extra_result: the op's value,
                                             then which result */
@@ -271,8 +271,13 @@ typedef struct gd_fused_attr {
     gd_shape shape, result; /* `result`: that of the last instruction's value */
 } gd_fused_attr;
 
-/* The op adam by itself as a group: instruction i makes its result i. */
-gd_fused_attr gd_fused_adam(void);
+/* The op adam or adam_bf16 by itself as a group: instruction i makes its result i. */
+gd_fused_attr gd_fused_adam(const gd_op *op);
+
+static inline bool gd_is_adam(gd_op_id op)
+{
+    return op == GD_OP_adam || op == GD_OP_adam_bf16;
+}
 
 /* How many extra results an op has: a fused group, or one whose row says so. */
 static inline int gd_op_extra_count(const gd_op *op, const void *attr)

@@ -13,7 +13,7 @@
 typedef struct cli_settings {
     const char *given; /* the data, as the user called them */
     const char *data, *model, *run, *resume, *config, *target, *task, *ignore, *optimizer,
-        *schedule, *monitor, *device, *precision;
+        *schedule, *monitor, *device, *precision, *state_dtype, *state_rounding;
     cli_texts sets;
     int64_t epochs, batch, seed, threads, workers, size, accumulate, patience, plateau_patience;
     double lr, momentum, weight_decay, clip_norm, clip_value, validation, ema, min_improvement;
@@ -45,6 +45,9 @@ const char *cli_train_key(const char *name);
 bool cli_train_is_kept(const char *name);
 /* What --precision names. */
 gd_dtype cli_train_precision(const cli_settings *s);
+/* What --state-dtype and --state-rounding name, as gd_optimizer_options has them. */
+gd_dtype cli_train_state_dtype(const cli_settings *s);
+int cli_train_stochastic_rounding(const cli_settings *s);
 /* Names and combinations that can be told to be wrong without the data. CLI_OK, or the exit code. */
 int cli_train_check(const char *command, const cli_settings *s);
 

@@ -161,6 +161,13 @@ static int optimizer_rows(cli_settings *s, cli_option *rows)
           &s->clip_norm, 1e-12, 1e12 },
         { "clip-value", "X", "hold each element of the gradients within -X and X", CLI_REAL,
           &s->clip_value, 1e-12, 1e12 },
+        { "state-dtype", "NAME",
+          "bf16 keeps the optimizer's states (moments) in half the memory (default: f32)", CLI_TEXT,
+          &s->state_dtype, 0, 0 },
+        { "state-rounding", "NAME",
+          "of --state-dtype bf16: stochastic, which keeps small changes on average, or nearest "
+          "(default: stochastic)",
+          CLI_TEXT, &s->state_rounding, 0, 0 },
         { "schedule", "NAME",
           "of the learning rate: constant, step, multi_step, exponential, linear, polynomial, "
           "cosine, one_cycle, plateau (default: cosine)",
@@ -225,6 +232,8 @@ const char *cli_train_key(const char *name)
         { "weight-decay", "optimizer.weight_decay" },
         { "clip-norm", "optimizer.clip_norm" },
         { "clip-value", "optimizer.clip_value" },
+        { "state-dtype", "optimizer.state_dtype" },
+        { "state-rounding", "optimizer.state_rounding" },
         { "schedule", "schedule.name" },
         { "warmup", "schedule.warmup" },
         { "min-improvement", "min_improvement" },
@@ -314,6 +323,42 @@ gd_dtype cli_train_precision(const cli_settings *s)
     return precision;
 }
 
+/* An option that takes one of two names, or is not given. */
+static int check_either(const char *command, const char *option, const char *given,
+                        const char *const names[2])
+{
+    if (!given || strcmp(given, names[0]) == 0 || strcmp(given, names[1]) == 0)
+        return CLI_OK;
+    fprintf(stderr, "gradus %s: --%s is %s or %s, not '%s'%s\n", command, option, names[0],
+            names[1], given, cli_suggestion(given, "", 2, names));
+    return CLI_USAGE;
+}
+
+static const char *const state_dtypes[] = { "f32", "bf16" };
+static const char *const state_roundings[] = { "nearest", "stochastic" };
+
+gd_dtype cli_train_state_dtype(const cli_settings *s)
+{
+    return s->state_dtype && strcmp(s->state_dtype, "bf16") == 0 ? GD_BF16 : GD_DTYPE_COUNT;
+}
+
+int cli_train_stochastic_rounding(const cli_settings *s)
+{
+    return !s->state_rounding ? -1 : strcmp(s->state_rounding, "stochastic") == 0;
+}
+
+static int check_states(const char *command, const cli_settings *s)
+{
+    int code = check_either(command, "state-dtype", s->state_dtype, state_dtypes);
+    if (code == CLI_OK)
+        code = check_either(command, "state-rounding", s->state_rounding, state_roundings);
+    if (code != CLI_OK || !s->state_rounding || cli_train_state_dtype(s) == GD_BF16)
+        return code;
+    fprintf(stderr, "gradus %s: --state-rounding is for --state-dtype bf16, which is not given\n",
+            command);
+    return CLI_USAGE;
+}
+
 int cli_train_check(const char *command, const cli_settings *s)
 {
     const char *problem = NULL;
@@ -322,6 +367,8 @@ int cli_train_check(const char *command, const cli_settings *s)
     gd_dtype precision;
     if (code == CLI_OK && !cli_precision(command, s->precision, &precision))
         code = CLI_USAGE;
+    if (code == CLI_OK)
+        code = check_states(command, s);
     if (code != CLI_OK)
         return code;
     if (s->per_example && s->accumulate > 1)

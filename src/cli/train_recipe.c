@@ -114,7 +114,9 @@ bool cli_recipe_make(cli_recipe *r, const cli_training *t, int64_t steps)
 {
     const cli_settings *s = t->settings;
     gd_module *module = cli_train_module(t);
-    r->optimizer = gd_optimizer_create(module, s->optimizer, .lr = s->lr, .momentum = s->momentum);
+    r->optimizer = gd_optimizer_create(module, s->optimizer, .lr = s->lr, .momentum = s->momentum,
+                                       .state_dtype = cli_train_state_dtype(s),
+                                       .stochastic_rounding = cli_train_stochastic_rounding(s));
     if (!r->optimizer || !clip(r, s))
         return false;
     if (!isnan(s->ema) && !(r->ema = gd_ema_create(module, .decay = s->ema)))

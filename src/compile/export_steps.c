@@ -67,7 +67,7 @@ static gd_status export_fused(gd_export *e, const gd_step *step)
 
 static gd_status export_adam(gd_export *e, const gd_step *step)
 {
-    const gd_fused_attr group = gd_fused_adam();
+    const gd_fused_attr group = gd_fused_adam(e->plan->ir.values[step->value].op);
     export_group(e, step, &group, (const int[]){ 0, 1, 2 });
     return GD_OK;
 }

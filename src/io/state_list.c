@@ -44,10 +44,15 @@ gd_state_entry *gd_state_find(const gd_state_list *state, const char *name)
     return NULL;
 }
 
-static bool same_shape(const gd_tensor_info *info, const gd_tensor *t)
+/* Of the tensor's shape, and of a dtype that the owner takes for it. */
+static bool fits(const gd_tensor_info *info, const gd_tensor *t, const gd_state_owner *owner)
 {
     gd_shape shape = gd_tensor_shape(t);
-    bool same = info->shape.rank == shape.rank && info->dtype == gd_tensor_dtype(t);
+    const gd_dtype dtype = gd_tensor_dtype(t);
+    const bool converts = owner->takes_bf16 && gd_dtype_is_float(dtype) &&
+                          gd_dtype_is_float(info->dtype) &&
+                          (dtype == GD_BF16 || info->dtype == GD_BF16);
+    bool same = info->shape.rank == shape.rank && (info->dtype == dtype || converts);
     for (int i = 0; same && i < shape.rank; i++)
         same = info->shape.dim[i] == shape.dim[i];
     return same;
@@ -65,13 +70,13 @@ static gd_status read_one(gd_state_list *state, const gd_tensor_file *file, int6
     if (!tensor)
         return gd_fail(GD_ERR_FORMAT, "%s: of another %s: it has a \"%s\"", path, owner->whose,
                        info->name);
-    if (!same_shape(info, tensor))
+    if (!fits(info, tensor, owner))
         return gd_fail(GD_ERR_FORMAT, "%s: of another model: its \"%s\" has another shape or dtype",
                        path, info->name);
     gd_status status = gd_state_add(state, NULL, info->name, NULL, tensor);
     if (status != GD_OK)
         return status;
-    gd_tensor *value = gd_tensor_file_read(file, context, index);
+    gd_tensor *value = gd_cast(gd_tensor_file_read(file, context, index), gd_tensor_dtype(tensor));
     state->list[state->count - 1].value = value;
     return value ? GD_OK : gd_error_last();
 }

@@ -25,11 +25,13 @@ gd_state_entry *gd_state_find(const gd_state_list *state, const char *name);
 
 /* Whose tensors of a file: those whose names begin with prefix. find: the tensor that one called
  * prefix + name is for, made when there can be one; NULL: there can be none, or an error, recorded.
- * whose: "optimizer", for messages. */
+ * whose: "optimizer", for messages. takes_bf16: floats in the file and floats of the owner's may differ
+ * where one of them is bf16; they are converted. */
 typedef struct gd_state_owner {
     const char *prefix, *whose;
     gd_tensor *(*find)(void *user, const char *name);
     void *user;
+    bool takes_bf16;
 } gd_state_owner;
 
 /* Read all of an owner's tensors, with those they are for, into state. GD_ERR_FORMAT: one has another

@@ -3,6 +3,7 @@
 #include "nn/module.h"
 
 #include "base/error.h"
+#include "base/half.h"
 #include "base/memory.h"
 
 #include <math.h>
@@ -88,6 +89,8 @@ static void put(const sink *to, int64_t i, double value)
 {
     if (to->dtype == GD_F64)
         ((double *)to->values)[i] = value;
+    else if (to->dtype == GD_BF16)
+        ((uint16_t *)to->values)[i] = gd_f32_to_bf16((float)value);
     else
         ((float *)to->values)[i] = (float)value;
 }

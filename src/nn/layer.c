@@ -114,8 +114,9 @@ gd_tensor *gd_layer_input(const gd_module *m, const char *who, const char *name,
     if (gd_dtype_promote(dtype, m->dtype) != m->dtype)
         return gd_fail_null(GD_ERR_DTYPE,
                             "%s: the input of \"%s\" is %s, the parameters of its module are %s: "
-                            "cast the input, or make the module with .dtype = GD_F64",
-                            who, name, gd_dtype_name(dtype), gd_dtype_name(m->dtype));
+                            "cast the input, or make the module of %s",
+                            who, name, gd_dtype_name(dtype), gd_dtype_name(m->dtype),
+                            gd_dtype_name(gd_dtype_promote(dtype, m->dtype)));
     if (shape.rank < least)
         return gd_fail_null(GD_ERR_SHAPE,
                             "%s: the input of \"%s\" is %s; %d axes or more are needed", who, name,

@@ -39,10 +39,14 @@ static gd_status take_file(void *user, gd_module *module)
 static gd_status read_dtype(const gd_tensor_file *file, const char *path, gd_dtype *dtype)
 {
     const char *name = gd_tensor_file_metadata(file, "dtype");
-    *dtype = name && strcmp(name, gd_dtype_name(GD_F64)) == 0 ? GD_F64 : GD_F32;
+    static const gd_dtype known[] = { GD_F32, GD_F64, GD_BF16 };
+    *dtype = GD_F32;
+    for (int i = 0; name && i < 3; i++)
+        if (strcmp(name, gd_dtype_name(known[i])) == 0)
+            *dtype = known[i];
     if (!name || strcmp(name, gd_dtype_name(*dtype)) == 0)
         return GD_OK;
-    return gd_fail(GD_ERR_FORMAT, "%s: its parameters are %.32s, not f32 or f64", path, name);
+    return gd_fail(GD_ERR_FORMAT, "%s: its parameters are %.32s, not f32, f64 or bf16", path, name);
 }
 
 static gd_model *read_model(gd_context *context, const gd_tensor_file *file, const char *path)

@@ -41,8 +41,9 @@ gd_module *gd_module_create_with(gd_context *context, const gd_module_options *o
     gd_module_options o = { GD_MODULE_DEFAULTS };
     if (!context || !gd_options_read("gd_module_create", &o, sizeof o, options))
         return NULL;
-    if (o.dtype != GD_F32 && o.dtype != GD_F64)
-        return gd_fail_null(GD_ERR_DTYPE, "gd_module_create: parameters are f32 or f64, not %s",
+    if (o.dtype != GD_F32 && o.dtype != GD_F64 && o.dtype != GD_BF16)
+        return gd_fail_null(GD_ERR_DTYPE,
+                            "gd_module_create: parameters are f32, f64 or bf16, not %s",
                             gd_dtype_name(o.dtype));
     gd_module *m = gd_alloc_zero(1, sizeof *m);
     if (!m)

@@ -121,7 +121,7 @@ gd_status gd_module_read(gd_module *m, const gd_tensor_file *file, const char *p
                          gd_state_list *state)
 {
     gd_state_list has = { 0 };
-    const gd_state_owner owner = { "", "model", find, m };
+    const gd_state_owner owner = { .prefix = "", .whose = "model", .find = find, .user = m };
     gd_status status = gd_module_collect(m, &has);
     if (status == GD_OK)
         status = gd_state_read(state, file, path, m->context, &owner, &has);

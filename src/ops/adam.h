@@ -17,4 +17,9 @@
  * elementwise ops, to the same bits. Without gradients. false, with the error recorded: failed. */
 bool gd_adam_step(gd_tensor *const *in, gd_tensor *results[GD_ADAM_RESULTS]);
 
+/* The same, of p and g in f32, with m and v in bf16: widened, and m' and v' rounded to bf16 once p' is
+ * computed of them, by the low and the high halves of in[GD_ADAM_WORDS], i32 of p's shape (gd_word_half,
+ * gd_round_bf16). It is the op `adam_bf16`. */
+bool gd_adam_step_bf16(gd_tensor *const *in, gd_tensor *results[GD_ADAM_RESULTS]);
+
 #endif

@@ -198,7 +198,7 @@ static inline int64_t gd_recurrent_kept(int32_t cell)
     return cell == 2 ? 6 : cell == 3 ? 5 : 1;
 }
 
-/* adam: its operands, whose formula stands in ops/adam.h; those from GD_ADAM_NUMBERS on are 0-d. Its
+/* adam and adam_bf16: operands, whose formula stands in ops/adam.h; those from GD_ADAM_NUMBERS on are 0-d. Its
  * results: the op's own and, behind it, extra results. */
 enum {
     GD_ADAM_P,
@@ -212,7 +212,9 @@ enum {
     GD_ADAM_BETA2,
     GD_ADAM_REST2,
     GD_ADAM_DECAY,
-    GD_ADAM_OPERANDS
+    GD_ADAM_OPERANDS,
+    GD_ADAM_WORDS = GD_ADAM_OPERANDS, /* of adam_bf16 */
+    GD_ADAM_BF16_OPERANDS
 };
 enum { GD_ADAM_NEXT_M, GD_ADAM_NEXT_V, GD_ADAM_NEXT_P, GD_ADAM_RESULTS };
 #define GD_ADAM_FLOPS 14.0 /* of an element: its elementwise ops, decay left out */

@@ -99,21 +99,23 @@ static void format_fused(const void *attr, char *text, size_t size)
     }
 }
 
-gd_fused_attr gd_fused_adam(void)
+gd_fused_attr gd_fused_adam(const gd_op *op)
 {
+    const bool is_bf16 = op->id == GD_OP_adam_bf16;
     gd_fused_attr group;
     memset(&group, 0, sizeof group);
-    group.n_inputs = GD_ADAM_OPERANDS;
+    group.n_inputs = op->arity;
     group.n_instructions = GD_ADAM_RESULTS;
     group.n_extra = GD_ADAM_RESULTS - 1;
     for (int i = 0; i < GD_ADAM_RESULTS; i++) {
         gd_fused_instruction *instruction = &group.instruction[i];
-        instruction->op = i ? GD_OP_extra_result : GD_OP_adam;
-        instruction->dtype = instruction->compute = GD_F32;
-        for (int k = 0; k < GD_ADAM_OPERANDS && i == 0; k++)
+        instruction->op = (int16_t)(i ? GD_OP_extra_result : op->id);
+        instruction->dtype = is_bf16 && i != GD_ADAM_NEXT_P ? GD_BF16 : GD_F32;
+        instruction->compute = GD_F32;
+        for (int k = 0; k < op->arity && i == 0; k++)
             instruction->from[k] = (int16_t)k;
         if (i > 0) {
-            instruction->from[0] = GD_ADAM_OPERANDS;
+            instruction->from[0] = (int16_t)op->arity;
             instruction->from[1] = (int16_t)(i - 1);
             group.extra[i - 1] = (int16_t)i;
         }
@@ -123,7 +125,7 @@ gd_fused_attr gd_fused_adam(void)
 
 static double flops_of_instruction(const gd_fused_instruction *instruction)
 {
-    return instruction->op == GD_OP_adam           ? GD_ADAM_FLOPS
+    return gd_is_adam((gd_op_id)instruction->op)   ? GD_ADAM_FLOPS
            : instruction->op == GD_OP_extra_result ? 0
                                                    : 1;
 }

@@ -5,6 +5,8 @@
  * stream, in eager execution at once, in a trace at an offset from where the stream will stand when
  * the plan runs. So the numbers depend on the seed and on the order of draws, and on nothing else.
  */
+#include "ops/random.h"
+
 #include "ops/internal.h"
 
 #include <math.h>
@@ -63,6 +65,20 @@ static gd_tensor *random_bits(gd_context *context, gd_shape shape, gd_dtype dtyp
     if (bits)
         context->random_position += words;
     return bits;
+}
+
+gd_tensor *gd_random_words(gd_context *context, gd_shape shape)
+{
+    return random_bits(context, shape, GD_I32);
+}
+
+gd_tensor *gd_word_half(gd_tensor *words, bool is_high, gd_dtype dtype)
+{
+    if (!words)
+        return NULL;
+    gd_tensor *mask = gd_scalar(words->context, is_high ? -65536 : 65535, GD_I32);
+    gd_tensor *half = gd_cast(gd_bitwise_and(words, mask), dtype);
+    return is_high ? gd_add_scalar(gd_mul_scalar(half, 0x1p-16), 32768) : half;
 }
 
 /* (integer in [0, 2^24) for f32, [0, 2^53) for f64, plus `shift`) as a float, times 2^-24 or 2^-53.

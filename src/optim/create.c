@@ -7,6 +7,9 @@
 #include <stdio.h>
 #include <string.h>
 
+/* The two options that all of the structs have. */
+#define STORAGE(o) ((gd_storage){ (o).state_dtype, (o).stochastic_rounding })
+
 gd_optimizer *gd_sgd_with(gd_module *module, const gd_sgd_options *options)
 {
     gd_sgd_options o = { GD_SGD_DEFAULTS };
@@ -16,7 +19,7 @@ gd_optimizer *gd_sgd_with(gd_module *module, const gd_sgd_options *options)
                        .dampening = o.dampening,
                        .weight_decay = o.weight_decay,
                        .nesterov = o.nesterov };
-    return gd_optimizer_make(&gd_rule_sgd, module, o.lr, hyper);
+    return gd_optimizer_make(&gd_rule_sgd, module, o.lr, hyper, STORAGE(o));
 }
 
 gd_optimizer *gd_adam_with(gd_module *module, const gd_adam_options *options)
@@ -29,7 +32,7 @@ gd_optimizer *gd_adam_with(gd_module *module, const gd_adam_options *options)
                        .epsilon = o.epsilon,
                        .weight_decay = o.weight_decay,
                        .amsgrad = o.amsgrad };
-    return gd_optimizer_make(&gd_rule_adam, module, o.lr, hyper);
+    return gd_optimizer_make(&gd_rule_adam, module, o.lr, hyper, STORAGE(o));
 }
 
 gd_optimizer *gd_adamw_with(gd_module *module, const gd_adamw_options *options)
@@ -43,7 +46,7 @@ gd_optimizer *gd_adamw_with(gd_module *module, const gd_adamw_options *options)
                        .weight_decay = o.weight_decay,
                        .amsgrad = o.amsgrad,
                        .decoupled = true };
-    return gd_optimizer_make(&gd_rule_adamw, module, o.lr, hyper);
+    return gd_optimizer_make(&gd_rule_adamw, module, o.lr, hyper, STORAGE(o));
 }
 
 gd_optimizer *gd_nadam_with(gd_module *module, const gd_nadam_options *options)
@@ -57,7 +60,7 @@ gd_optimizer *gd_nadam_with(gd_module *module, const gd_nadam_options *options)
                        .decay = o.momentum_decay,
                        .weight_decay = o.weight_decay,
                        .decoupled = o.decoupled };
-    return gd_optimizer_make(&gd_rule_nadam, module, o.lr, hyper);
+    return gd_optimizer_make(&gd_rule_nadam, module, o.lr, hyper, STORAGE(o));
 }
 
 gd_optimizer *gd_radam_with(gd_module *module, const gd_radam_options *options)
@@ -70,7 +73,7 @@ gd_optimizer *gd_radam_with(gd_module *module, const gd_radam_options *options)
                        .epsilon = o.epsilon,
                        .weight_decay = o.weight_decay,
                        .decoupled = o.decoupled };
-    return gd_optimizer_make(&gd_rule_radam, module, o.lr, hyper);
+    return gd_optimizer_make(&gd_rule_radam, module, o.lr, hyper, STORAGE(o));
 }
 
 gd_optimizer *gd_rmsprop_with(gd_module *module, const gd_rmsprop_options *options)
@@ -82,7 +85,7 @@ gd_optimizer *gd_rmsprop_with(gd_module *module, const gd_rmsprop_options *optio
                        .epsilon = o.epsilon,
                        .momentum = o.momentum,
                        .weight_decay = o.weight_decay };
-    return gd_optimizer_make(&gd_rule_rmsprop, module, o.lr, hyper);
+    return gd_optimizer_make(&gd_rule_rmsprop, module, o.lr, hyper, STORAGE(o));
 }
 
 gd_optimizer *gd_adagrad_with(gd_module *module, const gd_adagrad_options *options)
@@ -94,7 +97,7 @@ gd_optimizer *gd_adagrad_with(gd_module *module, const gd_adagrad_options *optio
                        .decay = o.lr_decay,
                        .start = o.initial_accumulator,
                        .weight_decay = o.weight_decay };
-    return gd_optimizer_make(&gd_rule_adagrad, module, o.lr, hyper);
+    return gd_optimizer_make(&gd_rule_adagrad, module, o.lr, hyper, STORAGE(o));
 }
 
 gd_optimizer *gd_adadelta_with(gd_module *module, const gd_adadelta_options *options)
@@ -103,7 +106,7 @@ gd_optimizer *gd_adadelta_with(gd_module *module, const gd_adadelta_options *opt
     if (!gd_options_read("gd_adadelta", &o, sizeof o, options))
         return NULL;
     gd_hyper hyper = { .alpha = o.rho, .epsilon = o.epsilon, .weight_decay = o.weight_decay };
-    return gd_optimizer_make(&gd_rule_adadelta, module, o.lr, hyper);
+    return gd_optimizer_make(&gd_rule_adadelta, module, o.lr, hyper, STORAGE(o));
 }
 
 gd_optimizer *gd_lion_with(gd_module *module, const gd_lion_options *options)
@@ -114,7 +117,7 @@ gd_optimizer *gd_lion_with(gd_module *module, const gd_lion_options *options)
     gd_hyper hyper = {
         .beta1 = o.beta1, .beta2 = o.beta2, .weight_decay = o.weight_decay, .decoupled = true
     };
-    return gd_optimizer_make(&gd_rule_lion, module, o.lr, hyper);
+    return gd_optimizer_make(&gd_rule_lion, module, o.lr, hyper, STORAGE(o));
 }
 
 gd_optimizer *gd_lamb_with(gd_module *module, const gd_lamb_options *options)
@@ -125,7 +128,7 @@ gd_optimizer *gd_lamb_with(gd_module *module, const gd_lamb_options *options)
     gd_hyper hyper = {
         .beta1 = o.beta1, .beta2 = o.beta2, .epsilon = o.epsilon, .weight_decay = o.weight_decay
     };
-    return gd_optimizer_make(&gd_rule_lamb, module, o.lr, hyper);
+    return gd_optimizer_make(&gd_rule_lamb, module, o.lr, hyper, STORAGE(o));
 }
 
 /* ---- by name ---- */
@@ -136,21 +139,18 @@ static double or_default(double given, double otherwise)
 }
 
 /* gd_NAME with what is given of o, and its own defaults for the rest. */
-#define MAKE(name, NAME)                                                               \
+#define MAKE_AND(name, NAME, more)                                                     \
     static gd_optimizer *make_##name(gd_module *module, const gd_optimizer_options *o) \
     {                                                                                  \
         gd_##name##_options own = { GD_##NAME##_DEFAULTS };                            \
         own.lr = or_default(o->lr, own.lr);                                            \
-        return gd_##name##_with(module, &own);                                         \
+        own.state_dtype = o->state_dtype;                                              \
+        own.stochastic_rounding = o->stochastic_rounding;                              \
+        more return gd_##name##_with(module, &own);                                    \
     }
-#define MAKE_WITH_MOMENTUM(name, NAME)                                                 \
-    static gd_optimizer *make_##name(gd_module *module, const gd_optimizer_options *o) \
-    {                                                                                  \
-        gd_##name##_options own = { GD_##NAME##_DEFAULTS };                            \
-        own.lr = or_default(o->lr, own.lr);                                            \
-        own.momentum = or_default(o->momentum, own.momentum);                          \
-        return gd_##name##_with(module, &own);                                         \
-    }
+#define MAKE(name, NAME) MAKE_AND(name, NAME, )
+#define MAKE_WITH_MOMENTUM(name, NAME) \
+    MAKE_AND(name, NAME, own.momentum = or_default(o->momentum, own.momentum);)
 MAKE_WITH_MOMENTUM(sgd, SGD)
 MAKE_WITH_MOMENTUM(rmsprop, RMSPROP)
 MAKE(adam, ADAM)

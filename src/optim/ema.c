@@ -44,6 +44,10 @@ gd_ema *gd_ema_create_with(gd_module *module, const gd_ema_options *options)
     gd_ema_options o = { GD_EMA_DEFAULTS };
     if (!module || !gd_options_read("gd_ema_create", &o, sizeof o, options))
         return NULL;
+    if (gd_module_dtype(module) == GD_BF16)
+        return gd_fail_null(
+            GD_ERR_DTYPE, "gd_ema_create: the parameters are bf16, in which averages stand still; "
+                          "f32 or f64 is needed");
     if (!(o.decay >= 0.0 && o.decay < 1.0))
         return gd_fail_null(GD_ERR_INVALID,
                             "gd_ema_create: decay is %g; it must be 0 or more, below 1", o.decay);
@@ -192,7 +196,9 @@ gd_status gd_ema_read(gd_ema *e, const char *prefix, const gd_tensor_file *file,
                       gd_state_list *state)
 {
     gd_state_list has = { 0 };
-    const gd_state_owner owner = { prefix, "average of weights", find, e };
+    const gd_state_owner owner = {
+        .prefix = prefix, .whose = "average of weights", .find = find, .user = e
+    };
     gd_status status = reserve(e);
     if (status == GD_OK)
         status = gd_ema_collect(e, prefix, &has);

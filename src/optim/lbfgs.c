@@ -72,6 +72,10 @@ gd_lbfgs *gd_lbfgs_create_with(gd_module *module, const gd_lbfgs_options *option
     gd_lbfgs_options o = { GD_LBFGS_DEFAULTS };
     if (!module || !gd_options_read("gd_lbfgs_create", &o, sizeof o, options))
         return NULL;
+    if (gd_module_dtype(module) == GD_BF16)
+        return gd_fail_null(
+            GD_ERR_DTYPE, "gd_lbfgs_create: the parameters are bf16, in which no line search finds "
+                          "its step; f32 or f64 is needed");
     if (o.max_evaluations == -1)
         o.max_evaluations = (int)fmin(1.25 * o.max_iterations, INT_MAX);
     if (!(o.lr > 0.0) || isinf(o.lr) || o.max_iterations < 1 || o.max_evaluations < 1 ||

@@ -109,18 +109,40 @@ static gd_status add_group(gd_optimizer *o, const char *pattern, double lr_ratio
     return GD_OK;
 }
 
-gd_optimizer *gd_optimizer_make(const gd_rule *rule, gd_module *module, double lr, gd_hyper hyper)
+static gd_dtype dtype_of_updates(const gd_module *module)
+{
+    return gd_module_dtype(module) == GD_F64 ? GD_F64 : GD_F32;
+}
+
+static gd_status check_storage(const char *name, gd_dtype updates, const gd_storage *s)
+{
+    if (s->state_dtype != updates && s->state_dtype != GD_BF16 && s->state_dtype != GD_DTYPE_COUNT)
+        return gd_fail(GD_ERR_DTYPE, "gd_%s: states are kept in %s or bf16, not in %s%s", name,
+                       gd_dtype_name(updates), gd_dtype_name(s->state_dtype),
+                       s->state_dtype == GD_F16 ? ", where running squares would be 0" : "");
+    if (s->stochastic_rounding < -1 || s->stochastic_rounding > 1)
+        return gd_fail(GD_ERR_INVALID, "gd_%s: stochastic_rounding is %d; it must be 0, 1 or -1",
+                       name, s->stochastic_rounding);
+    return GD_OK;
+}
+
+gd_optimizer *gd_optimizer_make(const gd_rule *rule, gd_module *module, double lr, gd_hyper hyper,
+                                gd_storage storage)
 {
     if (!module)
         return NULL;
-    if (check_hyper(rule->name, rule, lr, &hyper) != GD_OK)
+    if (check_hyper(rule->name, rule, lr, &hyper) != GD_OK ||
+        check_storage(rule->name, dtype_of_updates(module), &storage) != GD_OK)
         return NULL;
     gd_optimizer *o = gd_alloc_zero(1, sizeof *o);
     if (!o)
         return NULL;
     o->module = module;
     o->context = gd_module_context(module);
-    o->dtype = gd_module_dtype(module);
+    o->dtype = dtype_of_updates(module);
+    o->state_dtype = storage.state_dtype == GD_DTYPE_COUNT ? o->dtype : storage.state_dtype;
+    o->rounds_states = storage.stochastic_rounding != 0;
+    o->rounds_parameters = storage.stochastic_rounding > 0;
     o->rule = rule;
     o->lr = lr;
     bool counts = rule->counts(&hyper);
@@ -280,7 +302,7 @@ gd_tensor *gd_optimizer_state(gd_optimizer *o, int i, int k)
     gd_tensor **state = &o->slots[i].state[k];
     gd_tensor *p = gd_module_tensor(o->module, i);
     if (!*state)
-        *state = gd_state(o->context, gd_tensor_shape(p), 0.0, o->dtype);
+        *state = gd_state(o->context, gd_tensor_shape(p), 0.0, o->state_dtype);
     return *state;
 }
 
@@ -288,18 +310,28 @@ gd_tensor *gd_optimizer_state(gd_optimizer *o, int i, int k)
 static bool update_one(gd_optimizer *o, int i, gd_tensor *g)
 {
     const gd_group *group = gd_optimizer_group_of(o, i);
-    gd_update u = { .p = gd_module_tensor(o->module, i), .g = g };
+    gd_tensor *p = gd_module_tensor(o->module, i);
+    gd_update u = { .p = gd_cast(p, o->dtype),
+                    .g = g,
+                    .rounds_states = o->rounds_states && o->state_dtype != o->dtype };
     int states = o->rule->states(&group->hyper);
     for (int k = 0; k < states; k++) {
-        u.state[k] = gd_optimizer_state(o, i, k);
+        u.kept[k] = gd_optimizer_state(o, i, k);
+        u.state[k] = gd_cast(u.kept[k], o->dtype);
         if (!u.state[k])
             return false;
     }
     o->rule->update(&group->hyper, &group->scalars, &u);
-    for (int k = 0; k < states; k++)
-        if (!gd_assign(u.state[k], gd_optimizer_chosen(o, u.next[k], u.state[k])))
+    gd_rounding rounding = { 0 };
+    for (int k = 0; k < states; k++) {
+        gd_tensor *next = gd_optimizer_chosen(o, u.next[k], u.state[k]);
+        if (!gd_assign(u.kept[k],
+                       gd_optimizer_stored(&rounding, next, o->state_dtype, o->rounds_states)))
             return false;
-    return gd_assign(u.p, gd_optimizer_chosen(o, u.next_p, u.p));
+    }
+    gd_tensor *next = gd_optimizer_chosen(o, u.next_p, u.p);
+    return gd_assign(
+        p, gd_optimizer_stored(&rounding, next, gd_tensor_dtype(p), o->rounds_parameters));
 }
 
 /* What the updates of a step share, group by group. */
@@ -344,8 +376,11 @@ static gd_tensor *updates(void *user, int count, gd_tensor *const *in)
     gd_optimizer *o = user;
     int parameters = gd_module_count(o->module);
     gd_tensor **gradients = o->lists + parameters;
-    for (int i = 0; i < parameters; i++)
-        gradients[i] = o->lists[i] ? *in++ : NULL;
+    for (int i = 0; i < parameters; i++) {
+        gradients[i] = o->lists[i] ? gd_cast(*in++, o->dtype) : NULL;
+        if (o->lists[i] && !gradients[i])
+            return NULL;
+    }
     return update_all(o, gradients) ? o->groups[0].lr_tensor : NULL;
 }
 

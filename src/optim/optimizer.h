@@ -41,12 +41,17 @@ typedef struct gd_step_scalars {
 
 #define GD_RULE_MAX_STATES 3
 
-/* Tensors of one parameter's update, all of the parameter's shape. */
+/* Tensors of one parameter's update, all of the parameter's shape, and of the dtype updates are computed
+ * in but for `kept`. */
 typedef struct gd_update {
     gd_tensor *p, *g;
     gd_tensor *state[GD_RULE_MAX_STATES]; /* as they are */
-    gd_tensor *next[GD_RULE_MAX_STATES];  /* as they become; filled by the rule */
-    gd_tensor *next_p;                    /* likewise */
+    gd_tensor *kept[GD_RULE_MAX_STATES];  /* the same as they are stored */
+    bool rounds_states;                   /* they are bf16, to be rounded stochastically */
+    gd_tensor
+        *next[GD_RULE_MAX_STATES]; /* as they become; filled by the rule, which may store them as
+                                             they are kept */
+    gd_tensor *next_p;             /* likewise, not yet stored */
 } gd_update;
 
 typedef struct gd_rule {
@@ -68,6 +73,12 @@ extern const gd_rule gd_rule_sgd, gd_rule_adam, gd_rule_adamw, gd_rule_nadam, gd
 
 /* ---- the optimizer ---- */
 
+/* What states are kept in and how they are rounded, as the options of every optimizer say it. */
+typedef struct gd_storage {
+    gd_dtype state_dtype;    /* GD_DTYPE_COUNT: the optimizer's */
+    int stochastic_rounding; /* -1: of states alone */
+} gd_storage;
+
 /* State of the module's parameter of the same number. */
 typedef struct gd_slot {
     gd_tensor *state[GD_RULE_MAX_STATES]; /* retained; NULL: not used yet */
@@ -85,7 +96,9 @@ typedef struct gd_group {
 struct gd_optimizer {
     gd_module *module;
     gd_context *context;
-    gd_dtype dtype; /* of states and of a step's scalars: updates are computed in it */
+    gd_dtype dtype;                        /* updates are computed in it; f32 or f64 */
+    gd_dtype state_dtype;                  /* that, or bf16 */
+    bool rounds_states, rounds_parameters; /* stochastically, where they are bf16 */
     const gd_rule *rule;
     double lr;
     gd_group *groups;
@@ -104,13 +117,27 @@ struct gd_optimizer {
     size_t list_capacity;
 };
 
-gd_optimizer *gd_optimizer_make(const gd_rule *rule, gd_module *module, double lr, gd_hyper hyper);
+gd_optimizer *gd_optimizer_make(const gd_rule *rule, gd_module *module, double lr, gd_hyper hyper,
+                                gd_storage storage);
 /* The group of the module's parameter number i. */
 gd_group *gd_optimizer_group_of(const gd_optimizer *o, int i);
 /* Room for a slot for each parameter there is. */
 bool gd_optimizer_reserve(gd_optimizer *o);
 /* State number k of parameter i, made at first use; NULL: failed. */
 gd_tensor *gd_optimizer_state(gd_optimizer *o, int i, int k);
+
+/* ---- rounding.c ---- */
+
+/* The words of the random stream that round what one parameter's update stores. Starts as zeros. */
+typedef struct gd_rounding {
+    gd_tensor *words; /* i32, of the parameter's shape */
+    int used;         /* halves of such words */
+} gd_rounding;
+
+/* x, of the dtype updates are computed in, as it is stored in `dtype`: rounded to nearest, or
+ * stochastically by the next half of the words. NULL for NULL. */
+gd_tensor *gd_optimizer_stored(gd_rounding *rounding, gd_tensor *x, gd_dtype dtype,
+                               bool stochastically);
 
 /* ---- loss_scale.c, where losses are scaled ---- */
 

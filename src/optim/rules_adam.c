@@ -3,6 +3,7 @@
  * Formulas and order of operations are torch.optim's, lamb's those of its paper. */
 #include "optim/rules.h"
 #include "ops/adam.h"
+#include "ops/random.h"
 
 static int adam_states(const gd_hyper *hyper)
 {
@@ -46,33 +47,38 @@ static gd_tensor *number_for(const gd_step_scalars *s, double value)
     return gd_scalar(gd_tensor_context(s->lr), value, gd_tensor_dtype(s->lr));
 }
 
-/* Where a step may be passed over, its ops and those that choose are one group. */
-static bool is_one_op(const gd_hyper *hyper, const gd_step_scalars *s, const gd_update *u,
-                      const gd_tensor *g)
+/* Where a step may be passed over, its ops and those that choose are one group; and so they are with
+ * those that convert states, but for states in bf16 that are rounded stochastically: adam_bf16 has
+ * moments of f32 nowhere. */
+static bool is_one_op(const gd_hyper *hyper, const gd_step_scalars *s, const gd_update *u)
 {
-    const gd_dtype dtype = gd_tensor_dtype(s->lr);
-    return !hyper->amsgrad && !s->may_be_passed_over && gd_tensor_dtype(u->p) == dtype &&
-           gd_tensor_dtype(g) == dtype;
+    const bool takes_states =
+        u->rounds_states ? gd_tensor_dtype(s->lr) == GD_F32 : u->kept[0] == u->state[0];
+    return !hyper->amsgrad && !s->may_be_passed_over && takes_states;
 }
 
 static void adam_update(const gd_hyper *hyper, const gd_step_scalars *s, gd_update *u)
 {
     gd_tensor *g = gd_decayed_gradient(hyper, u);
-    if (is_one_op(hyper, s, u, g)) {
-        gd_tensor *const in[GD_ADAM_OPERANDS] = {
+    if (is_one_op(hyper, s, u)) {
+        const bool rounds = u->rounds_states;
+        gd_tensor *const in[GD_ADAM_BF16_OPERANDS] = {
             [GD_ADAM_P] = u->p,
             [GD_ADAM_G] = g,
-            [GD_ADAM_M] = u->state[0],
-            [GD_ADAM_V] = u->state[1],
+            [GD_ADAM_M] = rounds ? u->kept[0] : u->state[0],
+            [GD_ADAM_V] = rounds ? u->kept[1] : u->state[1],
             [GD_ADAM_STEP_SIZE] = s->step_size,
             [GD_ADAM_EPSILON] = s->scaled_epsilon,
             [GD_ADAM_REST1] = number_for(s, 1.0 - hyper->beta1),
             [GD_ADAM_BETA2] = number_for(s, hyper->beta2),
             [GD_ADAM_REST2] = number_for(s, 1.0 - hyper->beta2),
             [GD_ADAM_DECAY] = s->decay_factor,
+            [GD_ADAM_WORDS] =
+                rounds ? gd_random_words(gd_tensor_context(g), gd_tensor_shape(g)) : NULL,
         };
         gd_tensor *next[GD_ADAM_RESULTS] = { NULL };
-        (void)gd_adam_step(in, next); /* what failed is NULL, and assigned nowhere */
+        /* what failed is NULL, and assigned nowhere */
+        (void)(rounds ? gd_adam_step_bf16(in, next) : gd_adam_step(in, next));
         u->next_p = next[GD_ADAM_NEXT_P];
         u->next[0] = next[GD_ADAM_NEXT_M];
         u->next[1] = next[GD_ADAM_NEXT_V];

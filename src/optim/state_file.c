@@ -100,7 +100,9 @@ gd_status gd_optimizer_read(gd_optimizer *o, const char *prefix, const gd_tensor
     if (!gd_optimizer_reserve(o))
         return GD_ERR_MEMORY;
     gd_state_list has = { 0 };
-    const gd_state_owner owner = { prefix, "optimizer", find, o };
+    const gd_state_owner owner = {
+        .prefix = prefix, .whose = "optimizer", .find = find, .user = o, .takes_bf16 = true
+    };
     gd_status status = gd_optimizer_collect(o, prefix, &has);
     if (status == GD_OK)
         status = gd_state_read(state, file, path, o->context, &owner, &has);

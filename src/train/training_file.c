@@ -229,7 +229,9 @@ static gd_status read_tensors(gd_training *t, const gd_tensor_file *file, const 
                               gd_state_list *state)
 {
     gd_state_list has = { 0 };
-    const gd_state_owner owner = { TENSORS, "training", find_tensor, t };
+    const gd_state_owner owner = {
+        .prefix = TENSORS, .whose = "training", .find = find_tensor, .user = t
+    };
     gd_status status = GD_OK;
     for (int i = 0; status == GD_OK && i < t->tensor_count; i++)
         status = t->tensors[i].name && t->tensors[i].tensor

@@ -1,6 +1,7 @@
 """Mixed precision: gd.autocast, scaled losses, gd.fit(precision=)."""
 import gradus as gd
 import pytest
+from gradus import nn, optim
 
 
 def test_a_scope_rounds_products_and_widens_losses():
@@ -25,6 +26,41 @@ def test_a_scope_rounds_products_and_widens_losses():
     with pytest.raises(gd.DTypeError, match="given f64"):
         with gd.autocast(gd.float64):
             pass
+
+
+def test_optimizers_keep_states_in_bfloat16(tmp_path):
+    def trained(**options):
+        gd.seed(0)
+        model = nn.Linear(4, 3)
+        adam = optim.Adam(model, lr=0.1, **options)
+        x = gd.randn(5, 4)
+        for _ in range(3):
+            adam.minimize(model(x).square().mean())
+        adam.save(tmp_path / "adam")
+        return model.weight.tobytes(), {t.dtype for t in gd.load(tmp_path / "adam").values()}
+    assert trained()[1] == {gd.float32, gd.float64}  # the count of steps
+    narrow = trained(state_dtype="bfloat16")
+    assert narrow == trained(state_dtype=gd.bfloat16, stochastic_rounding=True)
+    assert narrow[1] == {gd.bfloat16, gd.float64}
+    nearest = trained(state_dtype=gd.bfloat16, stochastic_rounding=False)
+    assert len({narrow[0], nearest[0], trained()[0]}) == 3
+    with pytest.raises(gd.DTypeError, match="states are kept in f32 or bf16, not in f16"):
+        trained(state_dtype="float16")
+
+
+def test_a_model_of_bfloat16_keeps_small_updates_by_chance():
+    def mean_after(**options):
+        gd.seed(0)
+        model = nn.Linear(64, 64, bias=False)
+        model(gd.ones((1, 64)))
+        model.to("bfloat16")
+        model.weight.detach().copy_(gd.ones((64, 64)))
+        sgd = optim.SGD(model, lr=1e-3, **options)
+        for _ in range(200):
+            sgd.minimize(model.weight.sum())
+        return model.weight.to("float32").mean().item()
+    assert mean_after() == 1.0
+    assert abs(mean_after(stochastic_rounding=True) - 0.8) < 0.01
 
 
 def test_an_exception_ends_the_scope():

@@ -7,6 +7,7 @@
 #include "graph/apply.h"
 #include "graph/node.h"
 #include "ops/adam.h"
+#include "ops/random.h"
 #include "ops/attrs.h"
 
 #include <stdlib.h>
@@ -550,6 +551,27 @@ static gd_tensor *adam_results(gd_tensor *x, gd_tensor *y, gd_tensor *z)
 }
 OP_SAFE(adam, 3, E | OP_FLOATS_ONLY, RESULT_SAME, 0, adam_results(x, y, z), VALUES(-2, 2),
         VALUES(-2, 2), VALUES(0.5, 2))
+
+/* The same with moments in bf16, which the next words of the stream round. */
+#define adam_bf16_cases adam_cases
+static gd_tensor *adam_bf16_results(gd_tensor *x, gd_tensor *y, gd_tensor *z)
+{
+    gd_tensor *in[GD_ADAM_BF16_OPERANDS] = { x, y, gd_cast(z, GD_BF16),
+                                             gd_cast(gd_square(z), GD_BF16) };
+    gd_tensor *out[GD_ADAM_RESULTS], *one[GD_ADAM_RESULTS];
+    static const double number[] = { 0.02, 1e-6, 0.1, 0.999, 0.001, 0.99 };
+    for (int k = GD_ADAM_NUMBERS; x && k < GD_ADAM_WORDS; k++)
+        in[k] = gd_scalar(gd_tensor_context(x), number[k - GD_ADAM_NUMBERS], gd_tensor_dtype(x));
+    if (x)
+        in[GD_ADAM_WORDS] = gd_random_words(gd_tensor_context(x), gd_tensor_shape(x));
+    if (!gd_adam_step_bf16(in, out))
+        return NULL;
+    for (int r = 0; r < GD_ADAM_RESULTS; r++)
+        one[r] = gd_cast(gd_reshape(out[r], GD_SHAPE(gd_tensor_count(x))), gd_tensor_dtype(x));
+    return gd_concat(GD_ADAM_RESULTS, one, 0);
+}
+OP_SAFE(adam_bf16, 3, E | OP_FLOATS_ONLY | OP_RANDOM, RESULT_SAME, 0, adam_bf16_results(x, y, z),
+        VALUES(-2, 2), VALUES(-2, 2), VALUES(0.5, 2))
 
 /* ---- what the compiler makes of several ops (test_op_modes.c sees to it that it does) ---- */
 

@@ -141,6 +141,16 @@ BINARY(atan2, -4, 4, -4, 4, RESULT_FLOAT, 2, D, atan2l(x, y))
 BINARY(copysign, -20, 20, -4, 4, RESULT_FLOAT, 0, DE, copysignl(x, y))
 /* The oracle does not know the dtype: the number beside x is one ulp from it. */
 BINARY(nextafter, -20, 20, -4, 4, RESULT_FLOAT, 1, D, nextafterl(x, y))
+/* x lies between two numbers of 8 digits; y of 65536 decides beside the part that is left of it. */
+static long double round_bf16(long double x, long double y)
+{
+    int exponent;
+    (void)frexpl(x, &exponent);
+    const long double unit = ldexpl(1, exponent - 8), below = floorl(fabsl(x) / unit) * unit;
+    const bool up = fabsl(x) - below >= unit * (1 - rintl(y) / 65536);
+    return copysignl(up ? below + unit : below, x);
+}
+BINARY(round_bf16, -20, 20, 0, 65535, RESULT_FLOAT, 0, OP_EXACT, round_bf16(x, y))
 static long double integer_pow(long double x, long double y)
 {
     int64_t power = 1;

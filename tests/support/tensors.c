@@ -420,7 +420,7 @@ static void *give_scratch(gd_kernel_call *call)
     const gd_device *device = call->device;
     const bool is_program = call->op->flags & GD_OP_ELEMENTWISE || call->op->id == GD_OP_cast ||
                             call->op->id == GD_OP_copy || call->op->id == GD_OP_fused ||
-                            call->op->id == GD_OP_adam;
+                            gd_is_adam(call->op->id);
     if (!device->backend->scratch || call->scratch.memory || is_program)
         return NULL;
     call->scratch = device->backend->scratch(call);

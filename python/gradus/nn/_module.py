@@ -212,7 +212,7 @@ class Module:
             p.zero_grad()
 
     def to(self, where: Any) -> Module:
-        """Parameters and float buffers in another dtype, float64 or float32; or all in another context, model.to(gd.Context()), or on a
+        """Parameters and float buffers in another dtype, float64, float32 or bfloat16; or all in another context, model.to(gd.Context()), or on a
         device, model.to("opencl:0"). They are other tensors then: before optimizers are made."""
         place = _context.place_of(where) if _context.is_place(where) else None
         wanted = None if place else as_dtype(where)

@@ -73,7 +73,7 @@ static const gd_device_limits limits = {
 static bool is_program(const gd_op *op)
 {
     return (op->flags & GD_OP_ELEMENTWISE) || op->id == GD_OP_cast || op->id == GD_OP_copy ||
-           op->id == GD_OP_fused || op->id == GD_OP_adam;
+           op->id == GD_OP_fused || gd_is_adam(op->id);
 }
 
 /* The scratch of a call: bytes for each of some threads. */

@@ -1,6 +1,6 @@
 /* backend/cpu/elementwise.c: the kernels of elementwise rows, cast, copy and fused, with short ways
- * for what small tensors mostly are: operands that lie like the result, or are one number.
- * Everything else is elementwise_program.c. Start at run_in_line. */
+ * for what small tensors mostly are: operands that lie like the result, or are one number; and the
+ * tables of loops by instruction set. Everything else is elementwise_program.c. Start at run_in_line. */
 #include "backend/cpu/elementwise.h"
 #include "backend/cpu/cpu.h"
 #include "base/threads.h"
@@ -10,6 +10,24 @@ enum {
     BLOCK = 1024,            /* threads share the work out in blocks of this many elements … */
     BLOCKS_LEAST = 16,       /* … and take at least so many */
 };
+
+static const gd_ew_table *const tables[GD_ISA_COUNT] = {
+    [GD_ISA_BASELINE] = &gd_ew_table_baseline,
+#ifdef GD_HAVE_AVX2
+    [GD_ISA_AVX2] = &gd_ew_table_avx2,
+#endif
+#ifdef GD_HAVE_AVX512
+    [GD_ISA_AVX512] = &gd_ew_table_avx512,
+#endif
+#ifdef GD_HAVE_NEON
+    [GD_ISA_NEON] = &gd_ew_table_neon,
+#endif
+};
+
+const gd_ew_table *gd_ew_table_of(const gd_device *device)
+{
+    return tables[((const gd_cpu_device *)device)->isa];
+}
 
 /* The layout of an input, compared with the result's. */
 typedef enum arrangement { IN_LINE, ONE_NUMBER, OTHERWISE } arrangement;

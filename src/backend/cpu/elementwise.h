@@ -29,9 +29,9 @@ typedef void (*gd_ew_block_copy)(const void *x, int64_t row_stride, int64_t col_
  * was stored is visible to other threads after gd_ew_stream was called with 0 bytes. */
 typedef void (*gd_ew_stream)(void *to, const void *from, size_t bytes);
 
-/* The step of Adam (ops/adam.h) for n elements. from: its operands; of those from GD_ADAM_NUMBERS on
- * one number each. to: where p', m' and v' go, which may be where p, m and v are. */
-typedef void (*gd_ew_adam_loop)(const float *const *from, float *const *to, int64_t n);
+/* The step of Adam (ops/adam.h) for n elements. from: its operands; of the numbers one each. to: where
+ * m', v' and p' go, which may be where m, v and p are. */
+typedef void (*gd_ew_adam_loop)(const void *const *from, void *const *to, int64_t n);
 
 struct gd_reducer; /* backend/cpu/reduce.h */
 
@@ -80,7 +80,7 @@ typedef struct gd_ew_table {
     gd_ew_block_copy copy_streamed[4]; /* the same with non-temporal stores where those pay */
     gd_ew_stream stream;
     gd_ew_chain chain; /* NULL: none */
-    gd_ew_adam_loop adam;
+    gd_ew_adam_loop adam, adam_bf16;
     /* reduce[op - GD_OP_sum][dtype]: sum, prod, max, min, for groups with reductions */
     const struct gd_reducer *const *reduce[4];
 } gd_ew_table;
@@ -129,6 +129,6 @@ gd_status gd_ew_run_together(const gd_kernel_call *call);
 /* The kernels. Each takes a program from call->prepared, or does without. */
 gd_status gd_ew_kernel_row(const gd_kernel_call *call);
 gd_status gd_ew_kernel_cast(const gd_kernel_call *call);
-gd_status gd_ew_kernel_program(const gd_kernel_call *call); /* copy, fused, adam */
+gd_status gd_ew_kernel_program(const gd_kernel_call *call); /* copy, fused, adam, adam_bf16 */
 
 #endif

@@ -42,8 +42,10 @@ static bool is_number_of_adam(const gd_ew_program *p, int s)
     for (int i = 0; i < p->n_steps; i++)
         for (int k = 0; k < 3 && p->step[i].kind != GD_EW_ADAM; k++)
             is_others |= p->step[i].from[k] == s;
-    for (int k = 0; k < GD_ADAM_OPERANDS; k++)
-        *(k < GD_ADAM_NUMBERS ? &is_others : &is_adams) |= p->adam[k] == s;
+    for (int k = 0; k < GD_ADAM_BF16_OPERANDS; k++) {
+        const bool is_number = k >= GD_ADAM_NUMBERS && k < GD_ADAM_WORDS;
+        *(is_number ? &is_adams : &is_others) |= p->adam[k] == s;
+    }
     return is_adams && !is_others;
 }
 

@@ -35,7 +35,8 @@ DECLARE_COPY(gd_ew_copy_streamed_64)
 void GD_ISA_NAME(gd_ew_stream)(void *to, const void *from, size_t bytes);
 void GD_ISA_NAME(gd_ew_chain)(const gd_ew_link *links, char *const *slot, int64_t begin,
                               int64_t end, int64_t row);
-void GD_ISA_NAME(gd_ew_adam_f32)(const float *const *from, float *const *to, int64_t n);
+void GD_ISA_NAME(gd_ew_adam_f32)(const void *const *from, void *const *to, int64_t n);
+void GD_ISA_NAME(gd_ew_adam_bf16)(const void *const *from, void *const *to, int64_t n);
 
 const gd_ew_table GD_ISA_NAME(gd_ew_table) = {
     .op = {
@@ -71,6 +72,7 @@ const gd_ew_table GD_ISA_NAME(gd_ew_table) = {
     .chain = GD_ISA_NAME(gd_ew_chain),
 #endif
     .adam = GD_ISA_NAME(gd_ew_adam_f32),
+    .adam_bf16 = GD_ISA_NAME(gd_ew_adam_bf16),
     .reduce = {
         GD_ISA_NAME(gd_reducers_sum),
         GD_ISA_NAME(gd_reducers_prod),
@@ -87,4 +89,5 @@ void GD_ISA_NAME(gd_cpu_register_elementwise)(gd_kernel_fn *kernel)
     kernel[GD_OP_copy] = gd_ew_kernel_program;
     kernel[GD_OP_fused] = gd_ew_kernel_program;
     kernel[GD_OP_adam] = gd_ew_kernel_program;
+    kernel[GD_OP_adam_bf16] = gd_ew_kernel_program;
 }

@@ -282,7 +282,7 @@ typedef struct callee {
 /* Adam, or one of its further results, which its own step makes. */
 static bool is_of_adam(const gd_fused_instruction *instruction)
 {
-    return instruction->op == GD_OP_adam || instruction->op == GD_OP_extra_result;
+    return gd_is_adam((gd_op_id)instruction->op) || instruction->op == GD_OP_extra_result;
 }
 
 static callee find_callee(const gd_ew_table *table, const gd_fused_instruction *instruction)
@@ -398,8 +398,7 @@ static int first_without_loop(const gd_ew_table *table, const gd_fused_attr *att
     for (int i = 0; i < attr->n_instructions; i++) {
         const gd_fused_instruction *instruction = &attr->instruction[i];
         callee call = find_callee(table, instruction);
-        const bool is_adam = is_of_adam(instruction) && instruction->compute == GD_F32;
-        if (!call.loop && !call.reducer && !is_adam)
+        if (!call.loop && !call.reducer && !is_of_adam(instruction))
             return i;
     }
     return -1;
@@ -411,7 +410,8 @@ static void find_last_uses(translation *t)
     const gd_fused_attr *attr = t->attr;
     for (int i = 0; i < attr->n_instructions; i++) {
         callee call = find_callee(t->program->table, &attr->instruction[i]);
-        const int operands = attr->instruction[i].op == GD_OP_adam ? GD_ADAM_OPERANDS : call.arity;
+        const gd_op_id op = (gd_op_id)attr->instruction[i].op;
+        const int operands = gd_is_adam(op) ? gd_op_row(op)->arity : call.arity;
         for (int k = 0; k < operands; k++) {
             int value = attr->instruction[i].from[k];
             assert(value >= 0 && value < attr->n_inputs + i);
@@ -440,19 +440,29 @@ static void translate_adam(translation *t, int i)
 {
     gd_ew_program *p = t->program;
     const gd_fused_instruction *instruction = &t->attr->instruction[i];
-    for (int k = 0; k < GD_ADAM_OPERANDS; k++)
-        p->adam[k] = (uint8_t)value_as(t, instruction->from[k], GD_F32);
+    const bool is_bf16 = instruction->op == GD_OP_adam_bf16;
+    const gd_dtype moments = is_bf16 ? GD_BF16 : GD_F32;
+    const int operands = gd_op_row((gd_op_id)instruction->op)->arity;
+    for (int k = 0; k < operands; k++)
+        p->adam[k] = (uint8_t)value_as(t, instruction->from[k],
+                                       k == GD_ADAM_M || k == GD_ADAM_V ? moments
+                                       : k == GD_ADAM_WORDS             ? GD_I32
+                                                                        : GD_F32);
+    for (int k = operands; k < GD_ADAM_BF16_OPERANDS; k++)
+        p->adam[k] = p->adam[GD_ADAM_G];
     for (int r = 0; r < GD_ADAM_RESULTS; r++) {
+        const gd_dtype dtype = r == GD_ADAM_NEXT_P ? GD_F32 : moments;
         const int made = result_of_adam(t->attr, i, r);
         const int result = made < 0 ? 0 : t->result_slot[made];
-        const int slot = result ? result : take_register(t, GD_F32, GD_EW_TILE);
-        p->adam[GD_ADAM_OPERANDS + r] = (uint8_t)slot;
+        const int slot = result ? result : take_register(t, dtype, GD_EW_TILE);
+        p->adam[GD_ADAM_BF16_OPERANDS + r] = (uint8_t)slot;
         if (made >= 0)
-            add_value(t, t->attr->n_inputs + made, GD_F32, slot, GD_EW_TILE);
+            add_value(t, t->attr->n_inputs + made, dtype, slot, GD_EW_TILE);
     }
     const int g = p->adam[GD_ADAM_G];
-    add_step(t, GD_EW_ADAM, (const int[]){ g, g, g }, p->adam[GD_ADAM_OPERANDS]);
-    free_operands(t, instruction, GD_ADAM_OPERANDS, i);
+    add_step(t, GD_EW_ADAM, (const int[]){ g, g, g }, p->adam[GD_ADAM_BF16_OPERANDS])->run.adam =
+        is_bf16 ? p->table->adam_bf16 : p->table->adam;
+    free_operands(t, instruction, operands, i);
 }
 
 /* first: the instruction whose value is the call's first result. */
@@ -478,7 +488,7 @@ static gd_status translate(gd_ew_program *p, const gd_fused_attr *attr, const gd
     for (int i = 0; i < attr->n_instructions; i++)
         if (!is_of_adam(&attr->instruction[i]))
             translate_instruction(&t, i);
-        else if (attr->instruction[i].op == GD_OP_adam)
+        else if (gd_is_adam((gd_op_id)attr->instruction[i].op))
             translate_adam(&t, i);
     p->overflows = t.overflow;
     return GD_OK;
@@ -800,24 +810,6 @@ static void divide_into_tiles(gd_ew_program *p, const gd_kernel_call *call)
     p->overflows |= (size_t)bytes > GD_CPU_SCRATCH;
 }
 
-static const gd_ew_table *const tables[GD_ISA_COUNT] = {
-    [GD_ISA_BASELINE] = &gd_ew_table_baseline,
-#ifdef GD_HAVE_AVX2
-    [GD_ISA_AVX2] = &gd_ew_table_avx2,
-#endif
-#ifdef GD_HAVE_AVX512
-    [GD_ISA_AVX512] = &gd_ew_table_avx512,
-#endif
-#ifdef GD_HAVE_NEON
-    [GD_ISA_NEON] = &gd_ew_table_neon,
-#endif
-};
-
-const gd_ew_table *gd_ew_table_of(const gd_device *device)
-{
-    return tables[((const gd_cpu_device *)device)->isa];
-}
-
 /* A row or a cast: one loop where it takes the operands as they are, else a program of one
  * instruction. */
 static gd_status translate_single(gd_ew_program *p, const gd_kernel_call *call)
@@ -868,8 +860,8 @@ static gd_status prepare(const gd_kernel_call *call, gd_ew_program *p)
     if (call->op->id == GD_OP_fused) {
         const gd_fused_attr *group = call->attr;
         status = translate(p, group, call, group->n_instructions - 1);
-    } else if (call->op->id == GD_OP_adam) {
-        const gd_fused_attr group = gd_fused_adam();
+    } else if (gd_is_adam(call->op->id)) {
+        const gd_fused_attr group = gd_fused_adam(call->op);
         status = translate(p, &group, call, 0);
     } else if (call->op->id != GD_OP_copy)
         status = translate_single(p, call);

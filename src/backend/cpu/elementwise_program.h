@@ -61,13 +61,14 @@ typedef enum gd_ew_step_kind {
     GD_EW_ROWS,   /* the loop, over the rows' numbers */
     GD_EW_REDUCE, /* the reducer: a number for each row */
     GD_EW_SPREAD, /* each row's number to all of its elements */
-    GD_EW_ADAM,   /* gd_ew_table.adam over program.adam */
+    GD_EW_ADAM,   /* run.adam over program.adam */
 } gd_ew_step_kind;
 
 typedef struct gd_ew_step {
     union {
         gd_ew_loop loop;
         const struct gd_reducer *reducer;
+        gd_ew_adam_loop adam;
     } run;
     uint8_t from[3], to; /* slots */
     uint8_t kind;        /* gd_ew_step_kind */
@@ -108,7 +109,7 @@ struct gd_ew_program {
     int64_t part;                        /* elements of a register that holds a piece */
     uint8_t extent[GD_EW_MAX_REGISTERS]; /* of each register: gd_ew_extent */
     uint8_t skip[GD_EW_MAX_SLOTS];
-    uint8_t adam[GD_ADAM_OPERANDS + GD_ADAM_RESULTS]; /* slots of its operands and results */
+    uint8_t adam[GD_ADAM_BF16_OPERANDS + GD_ADAM_RESULTS]; /* slots of operands and results */
 };
 
 static inline int gd_ew_first_register(const gd_ew_program *p)

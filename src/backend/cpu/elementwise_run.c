@@ -308,16 +308,16 @@ static void run_row_steps(walk *w, int64_t rows)
     }
 }
 
-static void run_adam(const walk *w, int64_t count)
+static void run_adam(const walk *w, const gd_ew_step *step, int64_t count)
 {
-    const float *from[GD_ADAM_OPERANDS];
-    float *to[GD_ADAM_RESULTS];
+    const void *from[GD_ADAM_BF16_OPERANDS];
+    void *to[GD_ADAM_RESULTS];
     const uint8_t *slot = w->program->adam;
-    for (int k = 0; k < GD_ADAM_OPERANDS; k++)
-        from[k] = (const float *)(const void *)w->slot[slot[k]];
+    for (int k = 0; k < GD_ADAM_BF16_OPERANDS; k++)
+        from[k] = w->slot[slot[k]];
     for (int k = 0; k < GD_ADAM_RESULTS; k++)
-        to[k] = (float *)(void *)w->slot[slot[GD_ADAM_OPERANDS + k]];
-    w->program->table->adam(from, to, count);
+        to[k] = w->slot[slot[GD_ADAM_BF16_OPERANDS + k]];
+    step->run.adam(from, to, count);
 }
 
 static void run_tile(walk *w, int64_t cols)
@@ -343,7 +343,7 @@ static void run_tile(walk *w, int64_t cols)
             continue;
         }
         if (step->kind == GD_EW_ADAM)
-            run_adam(w, count);
+            run_adam(w, step, count);
         else
             step->run.loop(w->slot[step->from[0]], w->slot[step->from[1]], w->slot[step->from[2]],
                            w->slot[step->to], count);

@@ -119,6 +119,26 @@ GD_INLINE double gd_select_sign_f64(double s, double a, double b)
     return gd_blend_f64(UINT64_C(0) - (gd_bits_f64(s) >> 63), a, b);
 }
 
+/* x rounded to the 8 binary digits of bf16 by 16 bits of noise: they are added to the digits behind the
+ * eighth, in units of 2^-16 of that one, and what is behind is cut off. So x that has no more digits
+ * stays, and where the noise is random the mean of the results is x. Where the result could be infinite,
+ * x is rounded to nearest instead. NaN and infinities stay. */
+GD_INLINE float gd_round_bf16_by_f32(float x, uint32_t noise)
+{
+    uint32_t bits = gd_bits_f32(x), cut = bits & UINT32_C(0x7fff0000);
+    noise = cut == UINT32_C(0x7f7f0000) ? UINT32_C(0x8000) : noise;
+    uint32_t rounded = (bits + noise) & UINT32_C(0xffff0000);
+    return gd_from_bits_f32(cut < UINT32_C(0x7f800000) ? rounded : bits);
+}
+
+/* The same by a whole number; what lies outside of 0 ... 65535 counts as the end beside it, NaN as 0. */
+GD_INLINE float gd_round_bf16_f32(float x, float y)
+{
+    y = y > 0.0f ? y : 0.0f;
+    y = y < 65535.0f ? y : 65535.0f;
+    return gd_round_bf16_by_f32(x, gd_bits_f32(y + 0x1p23f) & UINT32_C(0xffff));
+}
+
 /* x rounded to an integer, |x| < 2^22 (2^51). */
 GD_INLINE float gd_round_small_f32(float x)
 {

@@ -4,6 +4,21 @@
 #ifndef GD_BACKEND_CPU_VECMATH_F64_H
 #define GD_BACKEND_CPU_VECMATH_F64_H
 
+/* ---- rounding ---- */
+
+/* To the 8 binary digits of bf16: gd_round_bf16_f32. */
+GD_INLINE double gd_round_bf16_f64(double x, double y)
+{
+    const uint64_t infinity = UINT64_C(0x7ff0000000000000), behind = (UINT64_C(1) << 45) - 1;
+    y = y > 0.0 ? y : 0.0;
+    y = y < 65535.0 ? y : 65535.0;
+    uint64_t bits = gd_bits_f64(x), noise = (gd_bits_f64(y + 0x1p52) & UINT64_C(0xffff)) << 29;
+    uint64_t cut = bits & (UINT64_MAX >> 1) & ~behind;
+    noise = cut == infinity - behind - 1 ? UINT64_C(1) << 44 : noise;
+    uint64_t rounded = (bits + noise) & ~behind;
+    return gd_from_bits_f64(cut < infinity ? rounded : bits);
+}
+
 /* ---- exponentials ---- */
 
 /* exp(x) = 2^k (1 + q), k = round(x / ln 2): returns q = expm1(r), |r| <= ln2/2, for |x| < 2^10.

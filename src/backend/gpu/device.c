@@ -171,7 +171,7 @@ static void describe_device(gd_gpu *gpu, const gd_backend *backend, int index)
     for (int i = 0; i < GD_OP_COUNT; i++)
         /* The formulas of adam are fused into a kernel of the device; keys and values in fewer bits are
          * widened there. */
-        if (gpu->host->kernel[i] && i != GD_OP_adam && i != GD_OP_attention_narrow) {
+        if (gpu->host->kernel[i] && !gd_is_adam((gd_op_id)i) && i != GD_OP_attention_narrow) {
             gpu->base.kernel[i] = run;
             gpu->base.takes[i] = takes;
         }

@@ -28,8 +28,11 @@
 #define COPYSIGN(x, y)          OWN(copysign)(x, y)
 #define NEXTAFTER(x, y)         OWN(nextafter)(x, y)
 #define FLUSH(x)                SELECT(ABS(x) < (sizeof(C) == sizeof(float) ? (C)FLT_MIN : (C)DBL_MIN), 0, x)
-#define INFINITY_               ((C)INFINITY)
-#define FMA(x, y, z)            OWN(fma)(x, y, z)
+#define ROUND_BF16(x, y)                                                         \
+    ((C)round_bf16(x, y, sizeof(C) == sizeof(float) ? FLT_MIN_EXP : DBL_MIN_EXP, \
+                   sizeof(C) == sizeof(float) ? FLT_MAX_EXP : DBL_MAX_EXP))
+#define INFINITY_    ((C)INFINITY)
+#define FMA(x, y, z) OWN(fma)(x, y, z)
 
 #define FUNCTION(name, x)      ((C)LIBM(name)((WIDE)(x)))
 #define FUNCTION_2(name, x, y) ((C)LIBM(name)((WIDE)(x), (WIDE)(y)))
@@ -68,6 +71,21 @@
 #define GELU_TANH_GRAD(g, x)   NAME(activation_gelu_tanh_grad)(g, x)
 #define SILU(x)                ((x)*SIGMOID(x))
 #define SILU_GRAD(g, x)        NAME(activation_silu_grad)(g, x)
+
+/* x to 8 binary digits: up where what is behind them and y, of 2^16, make one. `least` and `most` are
+ * the exponents of the smallest normal and of the largest number. */
+static real round_bf16(real x, real y, int least, int most)
+{
+    if (!isfinite(x))
+        return x;
+    int exponent;
+    (void)frexpl(x, &exponent);
+    const int last = (exponent > least ? exponent : least) - 8; /* of the eighth digit */
+    const real scaled = fabsl(ldexpl(x, -last)), whole = floorl(scaled);
+    const bool is_largest = whole == 255 && exponent == most;
+    const real noise = is_largest ? 32768 : rintl(fminl(fmaxl(y, 0), 65535));
+    return copysignl(ldexpl(whole + (scaled - whole + noise / 65536 >= 1), last), x);
+}
 
 static real sigmoid(real x)
 {
