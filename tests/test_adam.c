@@ -277,6 +277,35 @@ static void each_result_may_be_read_alone(void **state)
         unsetenv("GRADUS_ISA");
 }
 
+/* user: which operand is made by a chain of multiplications and additions, as the last of the group is the
+ * square that v is. All results, one behind the other. */
+static gd_tensor *step_of_chained_operand(void *user, int count, gd_tensor *const *given)
+{
+    (void)count;
+    const int which = *(const int *)user;
+    gd_tensor *in[GD_ADAM_OPERANDS], *out[GD_ADAM_RESULTS];
+    open_operands(given, in);
+    in[which] = gd_add_scalar(gd_mul_scalar(in[which], 1.5), 0.5);
+    in[GD_ADAM_V] = gd_square(in[which == GD_ADAM_V ? GD_ADAM_V : GD_ADAM_M]);
+    return gd_adam_step(in, out) ? gd_stack(GD_ADAM_RESULTS, out, 0) : NULL;
+}
+
+/* Values that stay in a register from op to op are in memory, too, where the step of Adam reads them. */
+static void operands_may_be_made_by_chains(void **state)
+{
+    gd_context *gd = *state;
+    static const int64_t counts[] = { 1031, 70001 }; /* chains of three, and of two */
+    for (int c = 0; c < COUNT(counts); c++)
+        for (int which = 0; which < GD_ADAM_NUMBERS; which++) {
+            gd_tensor *given[4];
+            for (int k = 0; k < 4; k++)
+                given[k] = gd_uniform(gd, GD_SHAPE(counts[c]), 0.5, 2, GD_F32);
+            gd_function *f = gd_compile(gd, step_of_chained_operand, &which, .detached = true);
+            assert_same_bits(gd_call(f, 4, given), step_of_chained_operand(&which, 4, given));
+            gd_function_release(f);
+        }
+}
+
 static void operands_that_do_not_fit_are_refused(void **state)
 {
     gd_context *gd = *state;
@@ -339,6 +368,7 @@ int main(void)
         cmocka_unit_test(the_op_has_a_kernel_of_its_own),
         cmocka_unit_test(bits_are_those_of_the_formula),
         cmocka_unit_test(each_result_may_be_read_alone),
+        context_test(operands_may_be_made_by_chains),
         context_test(operands_that_do_not_fit_are_refused),
         cmocka_unit_test(failed_allocations_change_no_bit),
     };

@@ -82,6 +82,15 @@ void gd_ew_find_chains(gd_ew_program *p)
     }
 }
 
+/* Whether Adam's step reads this slot. */
+static bool adam_reads(const gd_ew_program *p, int slot)
+{
+    int k = 0;
+    while (k < GD_ADAM_BF16_OPERANDS && p->adam[k] != slot)
+        k++;
+    return k < GD_ADAM_BF16_OPERANDS;
+}
+
 /* Whether a step behind `i`, of a chain that ends before `end`, reads from memory what that one
  * makes: the next one finds it in the register. */
 static bool is_read_again(const gd_ew_program *p, int i, int end)
@@ -91,7 +100,7 @@ static bool is_read_again(const gd_ew_program *p, int i, int end)
         const gd_ew_step *step = &p->step[k];
         bool x = step->from[0] == slot, y = step->from[1] == slot, z = step->from[2] == slot;
         bool in_register = k == i + 1 && k < end && !(x && y && step->chain >= GD_EW_CHAIN_ADD);
-        if ((x || y || z) && !in_register)
+        if (((x || y || z) && !in_register) || (step->kind == GD_EW_ADAM && adam_reads(p, slot)))
             return true;
         if (step->to == slot)
             return false;
