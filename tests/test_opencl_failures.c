@@ -284,10 +284,11 @@ static bool is_among(const char *const *list, const char *name)
 }
 
 /* Those of f32 that run on the host there: their formulas are in f64, or have no kernel on any device. */
-static const char *const on_host[] = { "pow",   "pow_log",   "asinh",          "acosh",
-                                       "atanh", "lgamma",    "polygamma",      "normalize",
-                                       "adam",  "ctc_alpha", "ctc_alpha_grad", "normalize_grad",
-                                       NULL };
+static const char *const on_host[] = {
+    "pow",       "pow_log",        "asinh",          "acosh", "atanh",
+    "lgamma",    "polygamma",      "normalize",      "adam",  "adam_bf16",
+    "ctc_alpha", "ctc_alpha_grad", "normalize_grad", NULL
+};
 /* Those of f64 that only move elements. */
 static const char *const movers[] = { "reshape", "permute", "broadcast_to", "slice",  "copy", "pad",
                                       "concat",  "gather",  "scatter",      "assign", NULL };

@@ -69,7 +69,7 @@ static gd_tensor *random_bits(gd_context *context, gd_shape shape, gd_dtype dtyp
 
 gd_tensor *gd_random_words(gd_context *context, gd_shape shape)
 {
-    return random_bits(context, shape, GD_I32);
+    return context ? random_bits(context, shape, GD_I32) : NULL;
 }
 
 gd_tensor *gd_word_half(gd_tensor *words, bool is_high, gd_dtype dtype)

@@ -4,7 +4,8 @@
 
 #include <gradus/ops.h>
 
-/* The next words of the stream, one for each element of `shape`, as i32. */
+/* The next words of the stream, one for each element of `shape`, as i32. NULL for the context of a tensor that has
+ * ended. */
 gd_tensor *gd_random_words(gd_context *context, gd_shape shape);
 
 /* The low or the high halves of words as numbers from 0 to 65535, of a float dtype. Words are read as
