@@ -528,6 +528,35 @@ static void compiled_functions_nest(void **state)
     assert_true(gd_item(gd_call(g, 1, &x)) == 24.0);
 }
 
+/* in: w and x. The gradient of x by itself is the seed, made of w: a copy of it, that is read twice, as
+ * the seed is. What comes back to w is added up by the copy first. */
+static gd_tensor *gradient_by_a_seeds_weight(void *user, int count, gd_tensor *const *in)
+{
+    (void)user, (void)count;
+    gd_tensor *seed = gd_sigmoid(in[0]), *x = in[1], *y = gd_add_scalar(x, 1), *g, *result;
+    if (gd_grad(1, &y, &seed, 1, &x, &g) != GD_OK)
+        return NULL;
+    gd_tensor *sum = gd_add(gd_mul_scalar(g, 0.71), gd_square(g));
+    sum = gd_add(sum, gd_add(gd_mul_scalar(seed, 1.37), gd_square(seed)));
+    gd_tensor *loss = gd_sum(gd_mul(sum, x), GD_ALL_AXES, false), *w = in[0];
+    return gd_grad(1, &loss, NULL, 1, &w, &result) == GD_OK ? result : NULL;
+}
+
+static void gradients_of_gradients_that_are_seeds_have_the_bits(void **state)
+{
+    gd_context *gd = *state;
+    enum { COUNT = 1000 };
+    gd_tensor *in[2];
+    for (int i = 0; i < 2; i++)
+        in[i] = gd_set_requires_grad(gd_detach(gd_normal(gd, GD_SHAPE(COUNT), 0, 1, GD_F32)), true);
+    gd_function *f = gd_compile(gd, gradient_by_a_seeds_weight, NULL);
+    float eager[COUNT], compiled[COUNT];
+    gd_tensor *y = gradient_by_a_seeds_weight(NULL, 2, in), *z = gd_call(f, 2, in);
+    assert_int_equal(gd_tensor_read(y, eager, sizeof eager), GD_OK);
+    assert_int_equal(gd_tensor_read(z, compiled, sizeof compiled), GD_OK);
+    assert_memory_equal(eager, compiled, sizeof eager);
+}
+
 /* ---- effects ---- */
 
 typedef struct states {
@@ -801,6 +830,7 @@ int main(void)
         IN_CONTEXT(every_function_has_its_own_results),
         IN_CONTEXT(empty_and_0d_signatures_work),
         IN_CONTEXT(compiled_functions_nest),
+        IN_CONTEXT(gradients_of_gradients_that_are_seeds_have_the_bits),
         IN_CONTEXT(effects_happen_in_order),
         IN_CONTEXT(a_view_from_before_an_assignment_is_refused),
         IN_CONTEXT(backward_in_a_plan_accumulates),

@@ -464,12 +464,15 @@ static bool share_memory(const gd_tensor *a, const gd_tensor *b)
 }
 
 /* Gradients are the caller's, who may change them in place: one that is a seed, or another
- * gradient, is copied. */
+ * gradient, is copied. In a trace only one with a history is, in which the copy is a node as it is
+ * eagerly: gradients of it are added up in the same order. */
 static bool separate_gradients(gd_tensor *const *seeds, int seed_count, gd_tensor **gradients,
                                int count)
 {
     for (int i = 0; i < count; i++) {
         bool shared = false;
+        if (gradients[i]->context->trace && !gradients[i]->requires_grad)
+            continue;
         for (int k = 0; seeds && k < seed_count; k++)
             shared |= share_memory(gradients[i], seeds[k]);
         for (int k = 0; k < i; k++)
@@ -509,8 +512,7 @@ gd_status gd_grad(int output_count, gd_tensor *const *outputs, gd_tensor *const 
     for (int i = 0; status == GD_OK && i < input_count; i++)
         if (!gradients[i] && !(gradients[i] = gd_zeros_like(inputs[i])))
             status = gd_error_last();
-    if (status == GD_OK && !outputs[0]->context->trace &&
-        !separate_gradients(seeds, output_count, gradients, input_count))
+    if (status == GD_OK && !separate_gradients(seeds, output_count, gradients, input_count))
         status = gd_error_last();
     gd_use_end(&use);
     return status;
