@@ -12,7 +12,7 @@ from ._lib import C
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Iterator, Sequence
+    from typing import Any, Callable, Iterator, NamedTuple, Sequence
 
 
 class Tokenizer:
@@ -100,7 +100,17 @@ def load_model(path: Any, quantized: bool = False) -> _objects.LanguageModel:
     return _objects.LanguageModel.load(path, quantized=quantized)
 
 
-Written = collections.namedtuple("Written", "name shape type bytes error largest_error output_error")
+if TYPE_CHECKING:
+    class Written(NamedTuple):
+        name: str
+        shape: tuple[int, ...]
+        type: str
+        bytes: int
+        error: float
+        largest_error: float
+        output_error: float | None
+else:
+    Written = collections.namedtuple("Written", "name shape type bytes error largest_error output_error")
 Written.__doc__ = """What has been made of a tensor of a GGUF file. error: of its values as they are read again, the root of the sum of squared
 errors over that of squares; output_error: how far the matrix' products are off in the text of `importance`, None without one."""
 

@@ -122,13 +122,23 @@ static bool ask_device(gd_device *device, const gd_op *op, int n, const gd_layou
     return gd_device_takes(&call);
 }
 
-/* Whether the device has a kernel for op on operands of these layouts. */
+/* gd_call_has_halves of the same. */
+static inline bool has_halves(const gd_op *op, int n, const gd_layout *const *in,
+                              const gd_layout *out)
+{
+    bool has = op->halves && gd_dtype_is_half(out->dtype);
+    for (int i = 0; i < n && op->halves >> i; i++)
+        has |= op->halves >> i & 1 && gd_dtype_is_half(in[i]->dtype);
+    return has;
+}
+
+/* Whether the device has a kernel for op on operands of these layouts. It is asked only where it may say no. */
 static inline bool is_taken(const gd_context *context, const gd_op *op, int n,
                             const gd_layout *const *in, const void *attr, const gd_layout *out)
 {
     gd_device *device = context->device;
-    return device->kernel[op->id] &&
-           ((!device->takes[op->id] && !op->halves) || ask_device(device, op, n, in, attr, out));
+    return device->kernel[op->id] && ((!device->takes[op->id] && !has_halves(op, n, in, out)) ||
+                                      ask_device(device, op, n, in, attr, out));
 }
 
 bool gd_op_is_taken(const gd_context *context, gd_op_id id, int n, const gd_layout *const *in,
