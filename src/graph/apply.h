@@ -37,9 +37,10 @@ gd_status gd_op_infer(const gd_op *op, int n, const gd_layout *const *in, const 
 bool gd_op_is_taken(const gd_context *context, gd_op_id id, int n, const gd_layout *const *in,
                     const void *attr);
 
-/* Whether a builder leaves f16 and bf16 among these operands as they are, for an op whose row has them in
- * `halves`, and has the result rounded where the attribute says so: eagerly, where the device takes them so. A trace has the casts, so that other passes see
- * what is computed, and the pass `halves` removes those that are left. */
+/* Whether a builder leaves f16 and bf16 among these operands as they are, for an op whose row has them
+ * in `halves`, and has the result rounded where the attribute says so: eagerly, where the device takes
+ * them so. A trace has the casts, so that other passes see what is computed, and the pass `halves`
+ * removes those that are left. */
 bool gd_may_read_halves(gd_op_id id, int n, gd_tensor *const *inputs, const void *attr);
 
 /* Views and conversions that graph/ needs itself, through their rows. x itself where nothing is to
