@@ -404,9 +404,9 @@ static void saves_in_short_order_are_one(void **state)
     }
 }
 
-/* An allocator by which the thread that saves, while it copies a state, waits until the writer has begun
- * to write another one, which is held up until the copy is handed over. Relaxed: the meeting orders nothing
- * that the run's mutex has to order, so the thread sanitizer sees what it does not. */
+/* An allocator that makes two threads meet. The thread that saves waits, while it copies its state, until the
+ * writer has begun to write another state. The writer then waits until the copy has been handed over. The flags
+ * are relaxed atomics: they order nothing, so ThreadSanitizer sees whatever the run's mutex fails to order. */
 static pthread_t saver;
 static _Atomic bool is_armed, is_writing;
 

@@ -202,7 +202,7 @@ static inline bool gd_device_takes(const gd_kernel_call *call)
 {
     const gd_device *device = call->device;
     const gd_op_id id = call->op->id;
-    if (device->kernel[id] && call->op->halves && gd_call_has_halves(call))
+    if (device->kernel[id] && gd_call_has_halves(call))
         return device->takes_halves && device->takes_halves(call);
     return device->kernel[id] && (!device->takes[id] || device->takes[id](call));
 }

@@ -219,7 +219,8 @@ static bool has_work(const gd_run *run)
     return run->due.has_last || run->due.has_best;
 }
 
-/* The mutex is held, but for the time of writing, in which the next last state may be offered. */
+/* Called with the mutex held, which is let go while the files are written: meanwhile the next state may be
+ * offered. */
 static void write_pending(gd_run *run)
 {
     const states due = run->due;

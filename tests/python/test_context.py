@@ -47,6 +47,7 @@ def test_ops_work_in_the_context_of_their_operands():
         assert gd.ones(2).context == context and gd.tensor([1]).context == context and gd.rand(2).context == context
         assert (x + 1).context == x.context != context
     assert y.context == context and repr(context) == "<gradus Context 'cpu', 1 thread>" and context.isa == x.context.isa
+    assert context.extensions == x.context.extensions and (context.isa == "avx512" or not context.extensions)
     for z in (y * 2, 2 - y, y + [1, 2, 3], y.sum(), y[1:], y == 2, gd.stack([y, y]), gd.zeros_like(y), gd.zeros_like(y, dtype="int32"), -y,
               y.reshape(3, 1), gd.softmax(y, axis=0), y ** 2 ** 60):
         assert z.context == context

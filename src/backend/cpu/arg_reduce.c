@@ -200,8 +200,7 @@ gd_status gd_arg_reduce_run(const gd_kernel_call *call, const gd_arg_reducer *re
                         .out = call->out.data,
                         .n = 1,
                         .stride = 1 };
-    if (gd_dtype_is_half(in->dtype)) /* gd_arg_reduce_takes_halves: of lines */
-        r.widen = gd_ew_table_of(call->device)->cast[in->dtype][GD_F32];
+    r.widen = gd_ew_half_cast(call, &call->in[0]); /* of lines: gd_arg_reduce_takes_halves */
     int64_t shape[GD_MAX_RANK], in_stride[GD_MAX_RANK], out_stride[GD_MAX_RANK];
     int rank = 0;
     for (int i = 0; i < in->rank; i++)

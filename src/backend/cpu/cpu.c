@@ -20,8 +20,8 @@
 #include "base/text.h"
 #include "base/threads.h"
 
-#include <string.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/mman.h>
 
 typedef void (*register_fn)(gd_kernel_fn *kernel);

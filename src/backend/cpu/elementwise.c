@@ -29,6 +29,15 @@ const gd_ew_table *gd_ew_table_of(const gd_device *device)
     return tables[((const gd_cpu_device *)device)->isa];
 }
 
+gd_ew_loop gd_ew_half_cast(const gd_kernel_call *call, const gd_operand *of)
+{
+    const gd_dtype dtype = of->layout->dtype;
+    if (!gd_dtype_is_half(dtype))
+        return NULL;
+    const gd_ew_table *table = gd_ew_table_of(call->device);
+    return of == &call->out ? table->cast[GD_F32][dtype] : table->cast[dtype][GD_F32];
+}
+
 /* The layout of an input, compared with the result's. */
 typedef enum arrangement { IN_LINE, ONE_NUMBER, OTHERWISE } arrangement;
 

@@ -91,6 +91,10 @@ extern const gd_ew_table gd_ew_table_baseline, gd_ew_table_avx2, gd_ew_table_avx
 /* The table of a CPU device's instruction set. */
 const gd_ew_table *gd_ew_table_of(const gd_device *device);
 
+/* For a kernel that computes in f32: the loop that makes f32 of an operand in f16 or bf16, or such a result
+ * (of == &call->out) of f32. NULL for other dtypes: nothing is to be converted. */
+gd_ew_loop gd_ew_half_cast(const gd_kernel_call *call, const gd_operand *of);
+
 /* Whether a result of this many bytes is better streamed: it will have left the caches before it is
  * read. */
 bool gd_ew_is_streamed(size_t bytes);

@@ -25,7 +25,7 @@ const gd_norm_loops gd_norm_f64_loops = { .size = sizeof(double),
 typedef struct rows {
     char *all;       /* every row; NULL: there is no such operand */
     int64_t size;    /* of an element */
-    gd_ew_loop cast; /* of f16 or bf16, from or to f32; NULL: the rows are taken where they lie */
+    gd_ew_loop cast; /* gd_ew_half_cast; NULL: the loops use the rows as they are */
 } rows;
 
 typedef struct norm_work {
@@ -41,14 +41,9 @@ typedef struct norm_work {
 
 static rows rows_of(const gd_kernel_call *call, const gd_operand *of)
 {
-    const gd_dtype dtype = of->layout->dtype;
-    const bool is_result = of == &call->out;
-    rows r = { .all = of->data, .size = (int64_t)gd_dtype_size(dtype) };
-    if (gd_dtype_is_half(dtype)) {
-        const gd_ew_table *table = gd_ew_table_of(call->device);
-        r.cast = is_result ? table->cast[GD_F32][dtype] : table->cast[dtype][GD_F32];
-    }
-    return r;
+    return (rows){ .all = of->data,
+                   .size = (int64_t)gd_dtype_size(of->layout->dtype),
+                   .cast = gd_ew_half_cast(call, of) };
 }
 
 static norm_work work_of(const gd_kernel_call *call, const gd_norm_loops *loops)

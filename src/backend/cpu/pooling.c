@@ -61,7 +61,7 @@ static bool are_squares(const gd_pool_sizes *s)
 typedef struct planes {
     char *all;       /* of every plane */
     int64_t each;    /* elements of one */
-    gd_ew_loop cast; /* of f16 or bf16, from or to f32; NULL: they are taken where they lie */
+    gd_ew_loop cast; /* gd_ew_half_cast; NULL: the loops use the planes as they are */
 } planes;
 
 typedef struct half_job {
@@ -127,13 +127,9 @@ gd_workspace gd_pool_scratch(const gd_kernel_call *call)
 
 static planes planes_of(const gd_kernel_call *call, const gd_operand *of)
 {
-    const gd_dtype dtype = of->layout->dtype;
-    planes p = { .all = of->data, .each = elements_of(of->layout) };
-    if (gd_dtype_is_half(dtype)) {
-        const gd_ew_table *table = gd_ew_table_of(call->device);
-        p.cast = of == &call->out ? table->cast[GD_F32][dtype] : table->cast[dtype][GD_F32];
-    }
-    return p;
+    return (planes){ .all = of->data,
+                     .each = elements_of(of->layout),
+                     .cast = gd_ew_half_cast(call, of) };
 }
 
 static char *plane_at(const planes *p, int64_t i)

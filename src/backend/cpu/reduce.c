@@ -594,8 +594,7 @@ gd_status gd_reduce_run(const gd_kernel_call *call, const gd_reducer *reducer)
                     .in_size = gd_dtype_size(in->dtype),
                     .out = call->out.data,
                     .reduced_count = 1 };
-    if (gd_dtype_is_half(in->dtype))
-        r.widen = gd_ew_table_of(call->device)->cast[in->dtype][GD_F32];
+    r.widen = gd_ew_half_cast(call, &call->in[0]);
     bool by_rows = order_axes(&r, in, attr->axes);
     int64_t results = gd_nest_count(&r.kept);
     if (results == 0)

@@ -351,12 +351,10 @@ static void softmax_run(softmax_job *job, int64_t lines)
 /* f16 and bf16 of the call, whose rows lie one behind the other. */
 static void set_halves(softmax_job *job)
 {
-    const gd_dtype in = job->call->in[0].layout->dtype, out = job->call->out.layout->dtype;
     if (!gd_call_has_halves(job->call))
         return;
-    const gd_ew_table *table = gd_ew_table_of(job->call->device);
-    job->widen = gd_dtype_is_half(in) ? table->cast[in][GD_F32] : NULL;
-    job->narrow = gd_dtype_is_half(out) ? table->cast[GD_F32][out] : NULL;
+    job->widen = gd_ew_half_cast(job->call, &job->call->in[0]);
+    job->narrow = gd_ew_half_cast(job->call, &job->call->out);
     job->stride = 1;
     job->by_rows = true;
 }
