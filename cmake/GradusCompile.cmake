@@ -100,6 +100,10 @@ endif()
 if(GD_SANITIZE)
     target_compile_options(gradus_compile INTERFACE
         -fsanitize=${GD_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+    if(GD_SANITIZE MATCHES "address" AND GD_SANITIZE MATCHES "undefined")
+        # AddressSanitizer reports both, and these checks are a third of the time that kernels take to compile.
+        target_compile_options(gradus_compile INTERFACE -fno-sanitize=null,object-size)
+    endif()
 endif()
 if(GD_BUILD_FUZZERS)
     if(NOT CMAKE_C_COMPILER_ID MATCHES "Clang")

@@ -15,6 +15,7 @@
 #include "base/random.h"
 #include "optim/optimizer.h"
 #include "support/context.h"
+#include "support/effort.h"
 
 #define COUNT(array) ((int)(sizeof(array) / sizeof(array)[0]))
 
@@ -287,8 +288,11 @@ static void eager_equals_compiled_with_any_threads(void **state)
 {
     (void)state;
     static const gd_dtype dtypes[] = { GD_F32, GD_BF16, GD_F64 };
+    int number = 0;
     for (int i = 0; i < COUNT(names); i++)
         for (int k = 0; k < 4; k++) {
+            if (!test_tries_alike(&number))
+                continue;
             const gd_dtype dtype = dtypes[k % 3];
             const bool scaled = k == 3;
             const uint64_t want = train("cpu", names[i], dtype, GD_MODE_EAGER, 1, scaled);
@@ -494,6 +498,7 @@ static double loss_after(gd_context *gd, gd_dtype dtype, gd_dtype states, int st
 
 static void training_in_bf16_reaches_the_loss_of_f32(void **state)
 {
+    TEST_OF_ONE_THREAD();
     const double full = loss_after(*state, GD_F32, GD_F32, -1);
     const double states = loss_after(*state, GD_F32, GD_BF16, -1);
     const double chance = loss_after(*state, GD_BF16, GD_BF16, true);
@@ -525,6 +530,7 @@ static bool two_steps(int mode)
 static void failing_allocations_leave_nothing_behind(void **state)
 {
     (void)state;
+    TEST_OF_ONE_THREAD();
     fail_every_allocation(two_steps, GD_MODE_COMPILED);
     fail_every_allocation(two_steps, GD_MODE_EAGER);
 }

@@ -619,6 +619,7 @@ static void check_with(const char *compiler)
 static void exported_plans_give_the_same_bits(void **state)
 {
     (void)state;
+    TEST_OF_ONE_THREAD();
     setenv("GRADUS_ISA", "baseline", 1);
     gd_context *gd = gd_open(test_device(), .threads = 1, .seed = 11);
     unsetenv("GRADUS_ISA");

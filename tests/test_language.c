@@ -15,6 +15,7 @@
 #include <gradus/gradus.h>
 
 #include "support/context.h"
+#include "support/effort.h"
 #include "support/gpt2_golden.h"
 #include "support/shared_data.h"
 
@@ -804,7 +805,7 @@ static void running_out_of_memory_is_an_error(void **state)
     gd_language_model *m = small(*state);
     gd_tokenizer *t = gd_tokenizer_bytes();
     gd_sampler *s = gd_sampler_create(.temperature = 0);
-    for (int64_t n = 0;; n++) {
+    for (int64_t n = 0;; n += test_allocation_step()) {
         gd_fail_allocations_after(n);
         gd_generator *g = gd_generator_create(m);
         int64_t made = g ? gd_generate(g, t, s, .prompt = "ab", .max_tokens = 2) : -1;

@@ -258,7 +258,7 @@ static void fail_everywhere(const char *device)
         outcome expected;
         int64_t count = run_whole(p, device, &expected), refused = 0;
         assert_true(count > 0); /* it does ask for memory */
-        for (int64_t n = 0; n < count; n++)
+        for (int64_t n = 0; n < count; n += test_allocation_step())
             refused += !run_failing(p, device, n, &expected);
         assert_true(refused > 0);
         assert_true(run_failing(p, device, count, &expected));

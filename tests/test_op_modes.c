@@ -332,7 +332,8 @@ static void test_threads(void **state)
             if (!l->row && !test_tries_alike(&number)) /* one loop for all elementwise ops */
                 continue;
             numbers n = numbers_of(op_rows[r], 51);
-            for (int d = 0; d < (TEST_UNDER_TSAN ? 1 : COUNT(dtypes)); d++)
+            for (int d = 0; d < (TEST_UNDER_TSAN || TEST_UNDER_MEMORY_CHECKS ? 1 : COUNT(dtypes));
+                 d++)
                 if (takes(op_rows[r], dtypes[d]))
                     check_threads(context, op_rows[r], &l->operands, dtypes[d], &n);
         }

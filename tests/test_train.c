@@ -15,6 +15,7 @@
 #include <gradus/gradus.h>
 
 #include "support/context.h"
+#include "support/effort.h"
 #include "support/data.h"
 
 #define MNIST GD_SOURCE_DIR "/data/mnist"
@@ -373,6 +374,7 @@ static void errors_come_out(void **state)
 
 static void one_epoch_of_mnist_learns_it(void **state)
 {
+    TEST_OF_ONE_THREAD();
     gd_dataset *train = digits(*state, false), *test = digits(*state, true);
     gd_module *m = gd_module_create(*state, .seed = 1);
     gd_metrics metrics;

@@ -5,6 +5,7 @@
 
 #include <gradus/gradus.h>
 
+#include "support/effort.h"
 #include "support/guard.h"
 
 #include <stdlib.h>
@@ -84,15 +85,15 @@ static inline void assert_same_bits(const gd_tensor *a, const gd_tensor *b)
     free(y);
 }
 
-/* everything(argument) with every allocation failing in turn, until it succeeds: each failure is
- * GD_ERR_MEMORY. GRADUS_TEST_ALLOCATIONS=no skips it: on a real GPU each turn opens a context, in a quarter
+/* everything(argument) with every allocation failing in turn (effort.h), until it succeeds: each failure
+ * is GD_ERR_MEMORY. GRADUS_TEST_ALLOCATIONS=no skips it: on a real GPU each turn opens a context, in a quarter
  * of a second, and what fails is the host's (tools/gpu-check). */
 static inline void fail_every_allocation(bool (*everything)(int argument), int argument)
 {
     const char *wanted = getenv("GRADUS_TEST_ALLOCATIONS");
     if (wanted && strcmp(wanted, "no") == 0)
         skip();
-    for (int64_t n = 0;; n++) {
+    for (int64_t n = 0;; n += test_allocation_step()) {
         gd_error_clear();
         gd_fail_allocations_after(n);
         bool ok = everything(argument);

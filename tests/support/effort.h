@@ -50,8 +50,14 @@ static inline int64_t test_call_step(int64_t step)
 {
     return getenv("GRADUS_TEST_ALL") ? 1
            : test_is_repetition()    ? 5 * step
-           : test_is_slow()          ? 3 * step + 1
+           : test_is_slow()          ? 6 * step + 1
                                      : step;
+}
+
+/* The same of allocations: all fail in turn, but where nothing more would be seen. */
+static inline int64_t test_allocation_step(void)
+{
+    return getenv("GRADUS_TEST_ALL") ? 1 : TEST_UNDER_TSAN ? 17 : test_is_repetition() ? 5 : 1;
 }
 
 /* Of so many like cases, those that are tried: all, or where it is slow a seventeenth. */
