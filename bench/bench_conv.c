@@ -94,6 +94,7 @@ static struct {
     const gd_conv_micro *micro;
     gd_isa isa;
     gd_paths paths;
+    bool fast; /* GRADUS_NUMBERS=fast */
     gd_workspace workspace;
     double peak[MOST_THREADS + 1];
     const char *filter;
@@ -479,6 +480,7 @@ static void bench_case(int index, enum direction direction, int threads)
                              .micro = bench.micro,
                              .threads = threads,
                              .paths = &bench.paths,
+                             .fast = bench.fast,
                              .workspace = bench.workspace };
     gd_bench_set_openmp_threads(threads); /* oneDNN's */
     compare(&p);
@@ -529,7 +531,10 @@ int main(int argc, char **argv)
     gd_bench_set_openmp_threads(most_threads); /* its pool begins unbound */
     if (gd_paths_read(&bench.paths) != GD_OK)
         gd_bench_die("%s", gd_error_message());
-    const size_t bytes = gd_scratch_bytes(gd_gemm_scratch_bytes(&bench.paths) + GD_CONV_SCRATCH,
+    const char *numbers_asked = getenv("GRADUS_NUMBERS");
+    bench.fast = numbers_asked && strcmp(numbers_asked, "fast") == 0;
+    const size_t bytes = gd_scratch_bytes(gd_gemm_scratch_bytes(&bench.paths) + GD_CONV_SCRATCH +
+                                              (bench.fast ? GD_CONV_FAST_SCRATCH : 0),
                                           GD_CONV_SCRATCH_BLOCKS);
     const int64_t numbers = most_threads * (int64_t)(bytes / sizeof(float));
     bench.workspace = (gd_workspace){ (char *)allocate(numbers, 0), bytes, most_threads };

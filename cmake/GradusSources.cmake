@@ -35,6 +35,7 @@ set(GD_SOURCE_TABLE
     backend/cpu/cast_integer_isa.c          all                 ${GD_ROLLED}
     backend/cpu/conv_bf16_isa.c             avx512              -
     backend/cpu/conv_f32_isa.c              all                 ${GD_SHORT_ARRAYS}
+    backend/cpu/conv_winograd_isa.c         all                 ${GD_ROLLED}
     backend/cpu/elementwise_isa.c           all                 -
     backend/cpu/elementwise_chain_isa.c     avx2,avx512         -
     backend/cpu/elementwise_f32_isa.c       all                 ${GD_SHORT_ARRAYS}

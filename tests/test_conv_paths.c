@@ -190,7 +190,7 @@ static void test_bands_that_just_fit(void **state)
 
 /* ---- paths, sizes of the cache, threads ---- */
 
-static const char *const paths[] = { NULL, "packed", "direct", "images", "narrow" };
+static const char *const paths[] = { NULL, "packed", "direct", "images", "narrow", "winograd" };
 static const char *const caches[] = { "256K", "512K", "1M", "2M" };
 static const int thread_counts[] = { 1, 2, 3, 5, 64 };
 
@@ -397,7 +397,7 @@ static void test_unknown_values(void **state)
 {
     (void)state;
     static const char *const wrong[][3] = {
-        { "GRADUS_CONV", "fast", "packed, direct, images or narrow" },
+        { "GRADUS_CONV", "fast", "packed, direct, images, narrow or winograd" },
         { "GRADUS_CONV", "Packed", "packed, direct" },
         { "GRADUS_MATMUL", "lanes", "packed, direct, rows or transposed" },
         { "GRADUS_L2", "fast", "64K to 64M" },

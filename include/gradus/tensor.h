@@ -166,13 +166,17 @@ GD_API const char *gd_device_name(int index);
 /* Which numbers a device's matrix products have, of f32, f16 and bf16, and its convolutions, of f32; all
  * else, and what is of f64 and integers, is exact in any case. */
 typedef enum gd_numbers {
-    GD_NUMBERS_DEFAULT, /* what GRADUS_NUMBERS says, exact, library or tf32; not set: exact */
+    GD_NUMBERS_DEFAULT, /* what GRADUS_NUMBERS says, exact, library, tf32 or fast; not set: exact */
     GD_NUMBERS_EXACT,   /* the engine's own kernels: the CPU's bits */
     /* The maker's library: sums in f32, in an order of its own, of f32, f16 and bf16 as they are. The
      * same bits run after run on the same type of device with the same version of the library. */
     GD_NUMBERS_LIBRARY,
     /* The same, but that factors of f32 are taken as TF32, with 11 significant bits. */
     GD_NUMBERS_TF32,
+    /* On CUDA the same as TF32. On the CPU convolutions of f32 with kernels of 3 x 3 and many channels,
+     * and their gradients by the input, by Winograd's filtering: the same bits run after run, compiled or
+     * not, with any number of threads; all else is exact. docs/devices.md has the bound of its error. */
+    GD_NUMBERS_FAST,
 } gd_numbers;
 
 typedef struct gd_open_options {
@@ -184,9 +188,9 @@ typedef struct gd_open_options {
     size_t memory_limit GD_DEFAULT(SIZE_MAX);
     bool warn_leaks; /* gd_close logs tensors that were retained and never released */
     /* Others than exact: CUDA devices, with NVIDIA's cuBLASLt, and for convolutions its cuDNN, which is
-     * looked for at the first one; those that it has no repeatable kernel for are exact.
-     * GD_ERR_UNSUPPORTED where there is no such library, and on devices that use none; these do not
-     * read GRADUS_NUMBERS. */
+     * looked for at the first one; those that it has no repeatable kernel for are exact. Fast ones: the
+     * CPU, too. GD_ERR_UNSUPPORTED where there is no such library, and on devices that cannot have them;
+     * GRADUS_NUMBERS leaves these exact. */
     gd_numbers numbers;
 } gd_open_options;
 #define GD_OPEN_DEFAULTS                                                      \

@@ -333,7 +333,7 @@ class Context:
 
     Within the block it is the thread's current context, in which tensors, modules and compiled functions are made. An op works in the
     context of its operands, in whichever block it is called; operands of two are an error, and t.to(context) copies.
-    numbers: "exact", "library" or "tf32", of products and convolutions on CUDA devices (docs/devices.md).
+    numbers: "exact", "library", "tf32" or "fast", of products and convolutions: the last on "cpu", too (docs/devices.md).
     Threads that use different contexts compute at the same time. It is closed when it and all that was made of it have gone.
     """
 

@@ -43,6 +43,22 @@ gd_status gd_backend_add(const gd_backend *backend)
     return GD_OK;
 }
 
+gd_status gd_numbers_choose(gd_numbers chosen, gd_numbers *numbers)
+{
+    static const char *const names[] = { "exact", "library", "tf32", "fast" };
+    const char *value = getenv("GRADUS_NUMBERS");
+    *numbers = chosen == GD_NUMBERS_DEFAULT ? GD_NUMBERS_EXACT : chosen;
+    if (chosen != GD_NUMBERS_DEFAULT || !value || !*value)
+        return GD_OK;
+    for (int i = 0; i < (int)(sizeof names / sizeof *names); i++)
+        if (strcmp(value, names[i]) == 0) {
+            *numbers = (gd_numbers)(GD_NUMBERS_EXACT + i);
+            return GD_OK;
+        }
+    return gd_fail(GD_ERR_INVALID, "GRADUS_NUMBERS=%s: must be exact, library, tf32 or fast",
+                   value);
+}
+
 void gd_host_memory_size(const gd_device *device, size_t *total, size_t *available)
 {
     (void)device;

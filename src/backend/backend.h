@@ -121,7 +121,9 @@ struct gd_backend {
      * called `name`. */
     int (*count)(void);
     const char *const *names;
-    bool has_libraries; /* its devices may have others numbers than exact ones: gd_open_options */
+    /* Which numbers its devices may have besides exact ones (gd_open_options): */
+    bool has_libraries; /* those of a library, and fast ones */
+    bool has_fast;      /* fast ones */
     /* Device number `index`, or NULL with the error recorded: with `count`, also of a number that is
      * none's. */
     gd_device *(*open)(const gd_open_options *options, int index);
@@ -224,6 +226,10 @@ extern const gd_backend gd_backend_cpu, gd_backend_reference, gd_backend_opencl,
 const gd_backend *gd_backend_find(const char *name, int *index);
 /* Adds one to those of the build, before contexts are opened: tests bring theirs. */
 gd_status gd_backend_add(const gd_backend *backend);
+/* The class of numbers for gd_open_options.numbers: by default what GRADUS_NUMBERS says.
+ * GD_ERR_INVALID, recorded, for a value that is none. */
+gd_status gd_numbers_choose(gd_numbers chosen, gd_numbers *numbers);
+
 /* The names of all devices as text for a sentence: "cpu", "reference". */
 #define GD_DEVICE_NAMES 512
 const char *gd_device_names(char text[GD_DEVICE_NAMES]);

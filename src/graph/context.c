@@ -40,6 +40,12 @@ static void pool_release(void *user, void *memory, size_t bytes)
     device->backend->memory_free(device, memory, bytes);
 }
 
+static bool has_numbers(const gd_backend *backend, gd_numbers numbers)
+{
+    return numbers <= GD_NUMBERS_EXACT || backend->has_libraries ||
+           (numbers == GD_NUMBERS_FAST && backend->has_fast);
+}
+
 static gd_status open_parts(gd_context *context, const char *device, const gd_open_options *o)
 {
     int index;
@@ -51,16 +57,17 @@ static gd_status open_parts(gd_context *context, const char *device, const gd_op
     if (o->threads != -1 && (o->threads < 1 || o->threads > GD_MAX_THREADS))
         return gd_fail(GD_ERR_INVALID, "gd_open: %d threads; 1 to %d can be used, -1 chooses",
                        o->threads, GD_MAX_THREADS);
-    if (o->numbers < GD_NUMBERS_DEFAULT || o->numbers > GD_NUMBERS_TF32)
+    if (o->numbers < GD_NUMBERS_DEFAULT || o->numbers > GD_NUMBERS_FAST)
         return gd_fail(GD_ERR_INVALID,
-                       "gd_open: numbers %d; they are exact (%d), library (%d) or tf32 (%d)",
-                       (int)o->numbers, GD_NUMBERS_EXACT, GD_NUMBERS_LIBRARY, GD_NUMBERS_TF32);
-    if (o->numbers > GD_NUMBERS_EXACT && !backend->has_libraries)
-        return gd_fail(
-            GD_ERR_UNSUPPORTED,
-            "gd_open: %s computes with the engine's own kernels alone, whose numbers are exact; "
-            "those of a library can be had on cuda",
-            backend->name);
+                       "gd_open: numbers %d; they are exact (%d), library (%d), tf32 (%d) or fast "
+                       "(%d)",
+                       (int)o->numbers, GD_NUMBERS_EXACT, GD_NUMBERS_LIBRARY, GD_NUMBERS_TF32,
+                       GD_NUMBERS_FAST);
+    if (!has_numbers(backend, o->numbers))
+        return gd_fail(GD_ERR_UNSUPPORTED,
+                       "gd_open: %s computes with the engine's own kernels alone, whose numbers "
+                       "are exact%s; library and tf32 can be had on cuda, fast on cpu and cuda",
+                       backend->name, backend->has_fast ? " or fast" : "");
     context->device = backend->open(o, index);
     if (!context->device)
         return gd_error_last();

@@ -31,7 +31,9 @@ typedef struct gd_conv_args {
     const struct gd_gemm_micro *product; /* those of products, where `micro` names none */
     int threads;                         /* at most */
     const gd_paths *paths;               /* which way it is computed */
-    gd_workspace workspace; /* of `threads` threads: a product's and GD_CONV_SCRATCH bytes each */
+    bool fast; /* where it pays by conv_winograd.c, with other numbers than those defined above */
+    gd_workspace workspace; /* of `threads` threads: a product's and GD_CONV_SCRATCH bytes each,
+                             * with `fast` GD_CONV_FAST_SCRATCH more */
     /* Questions, one at a time: nothing is computed, and no data read. */
     gd_text *explain;      /* not NULL: how it is computed is added */
     gd_workspace *scratch; /* not NULL: raised to what it takes */
@@ -51,6 +53,7 @@ static inline void gd_conv_raise(const gd_conv_args *args, gd_workspace need)
 }
 
 #define GD_CONV_SCRATCH        ((size_t)256 * 1024)
+#define GD_CONV_FAST_SCRATCH   ((size_t)6 * 1024 * 1024) /* with `fast` so much more */
 #define GD_CONV_SCRATCH_BLOCKS 4
 
 /* Each computes or, where it is asked a question, answers it. */

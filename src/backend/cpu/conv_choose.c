@@ -89,6 +89,36 @@ bool gd_conv_takes_images(const gd_conv_args *args, int64_t m, int64_t numbers, 
            may_leave_out(args);
 }
 
+/* ---- other numbers ---- */
+
+/* Whether conv_winograd.c can compute it. */
+static bool suits_winograd(const gd_conv_args *args, const gd_conv_product *v)
+{
+    const gd_conv_access *access = &v->access;
+    const gd_window *w = &access->window;
+    const int64_t gap = w->gap[2];
+    return args->fast && v->micro->winograd && w->taps[0] == 1 && w->taps[1] == 3 &&
+           w->taps[2] == 3 && access->taps_plain && w->size[0] * w->count[0] == 1 &&
+           w->first[0] == 0 && w->step[1] * w->step[2] == 1 && access->place.plain &&
+           gap * gap == 1 && w->gap[1] == gap;
+}
+
+/* By shapes alone: the numbers are others, and those of a shape are always the same. */
+static bool takes_winograd(const gd_conv_args *args, const gd_conv_product *v)
+{
+    if (!suits_winograd(args, v))
+        return false;
+    if (v->paths->conv == GD_CONV_WINOGRAD)
+        return true;
+    const gd_window *w = &v->access.window;
+    const int64_t channels = v->depth / w->tap_count, tile = GD_WINOGRAD_TILE;
+    const int64_t tiles =
+        args->s.n * ((w->count[1] + tile - 1) / tile) * ((w->count[2] + tile - 1) / tile);
+    return gd_conv_may_choose(v->paths) && v->m >= 16 && channels >= 16 && v->m + channels >= 48 &&
+           tiles >= (v->m * channels <= 128 * 128 ? 16 : 32) &&
+           tile * tile * tiles <= 2 * args->s.n * w->plane;
+}
+
 /* ---- kernels with half as many lanes ---- */
 
 /* They do the work of few channels with half as many empty lanes: of LeNet's first layer, 1 to 6
@@ -105,9 +135,15 @@ const gd_conv_micro *gd_conv_choose_weight_lanes(const gd_conv_args *args)
 
 /* ---- all of them ---- */
 
-void gd_conv_choose(const gd_conv_product *v, bool images, gd_conv_choice *choice)
+void gd_conv_choose(const gd_conv_args *args, const gd_conv_product *v, bool images,
+                    gd_conv_choice *choice)
 {
-    if (images) {
+    if (takes_winograd(args, v)) {
+        choice->way = GD_CONV_BY_WINOGRAD;
+        choice->why =
+            v->paths->conv == GD_CONV_WINOGRAD ? forced : "numbers are fast, and channels are many";
+        gd_conv_shape_winograd(v, args->s.n, &choice->winograd);
+    } else if (images) {
         choice->way = GD_CONV_BY_IMAGES;
         choice->why = "small images fill vectors, and taps in the padding are left out, unless a "
                       "weight is not finite";

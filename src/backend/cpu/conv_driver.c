@@ -159,8 +159,22 @@ static int64_t lines_of(const conv_work *work)
 {
     const gd_window *w = &work->first.access.window;
     const int64_t images = work->args->s.n, most = work->first.micro->images;
+    if (work->choice.way == GD_CONV_BY_WINOGRAD)
+        return work->choice.winograd.all_strips;
     return work->choice.way == GD_CONV_BY_IMAGES ? (images + most - 1) / most * w->count[1]
                                                  : work->n / w->count[2];
+}
+
+/* Part `i` of the rows of C: [*row, *row + the result). */
+static int64_t rows_of(const conv_work *work, int64_t i, int64_t *row)
+{
+    const int64_t m = work->first.m, each = work->choice.winograd.rows;
+    if (work->choice.way == GD_CONV_BY_WINOGRAD) {
+        *row = i * each;
+        return gd_gemm_least(m - *row, each);
+    }
+    *row = m * i / work->row_parts;
+    return m * (i + 1) / work->row_parts - *row;
 }
 
 static void run_pieces(void *context, int64_t begin, int64_t end, int thread)
@@ -169,14 +183,17 @@ static void run_pieces(void *context, int64_t begin, int64_t end, int thread)
     const gd_scratch scratch = gd_scratch_of_thread(&work->args->workspace, thread);
     const int64_t parts = work->row_parts * work->column_parts, lines = lines_of(work);
     for (int64_t index = begin; index < end; index++) {
-        const int64_t i = index % parts / work->column_parts, j = index % work->column_parts;
+        const int64_t j = index % work->column_parts;
         const gd_conv_product v = product_of(work, index / parts);
-        const int64_t row = v.m * i / work->row_parts, line = lines * j / work->column_parts;
-        const int64_t m = v.m * (i + 1) / work->row_parts - row;
+        int64_t row;
+        const int64_t m = rows_of(work, index % parts / work->column_parts, &row);
+        const int64_t line = lines * j / work->column_parts;
         const int64_t count = lines * (j + 1) / work->column_parts - line;
         if (m <= 0 || count <= 0)
             continue;
-        if (work->choice.way == GD_CONV_BY_IMAGES)
+        if (work->choice.way == GD_CONV_BY_WINOGRAD)
+            gd_conv_winograd_rows(&v, &work->choice.winograd, row, m, line, count, scratch);
+        else if (work->choice.way == GD_CONV_BY_IMAGES)
             gd_conv_images(&v, work->args->s.n, line, count, scratch);
         else
             gd_conv_direct(&v, &work->choice.band, row, m, line, count, scratch);
@@ -187,7 +204,9 @@ static void run_pieces(void *context, int64_t begin, int64_t end, int thread)
 static void explain(const conv_work *work, int threads)
 {
     static const char *const names[] = {
-        [GD_CONV_BY_BANDS] = "bands", [GD_CONV_BY_IMAGES] = "images in the lanes"
+        [GD_CONV_BY_BANDS] = "bands",
+        [GD_CONV_BY_IMAGES] = "images in the lanes",
+        [GD_CONV_BY_WINOGRAD] = "Winograd's F(4 x 4, 3 x 3)",
     };
     const gd_conv_product *v = &work->first;
     gd_text *text = work->args->explain;
@@ -206,8 +225,10 @@ static void raise_scratch(const conv_work *work, int threads)
 {
     const gd_conv_product *v = &work->first;
     const gd_conv_choice *choice = &work->choice;
-    const size_t bytes = choice->way == GD_CONV_BY_IMAGES ? gd_conv_images_bytes(v)
-                                                          : gd_conv_direct_bytes(v, &choice->band);
+    const size_t bytes =
+        choice->way == GD_CONV_BY_WINOGRAD ? gd_conv_winograd_bytes(v, &choice->winograd)
+        : choice->way == GD_CONV_BY_IMAGES ? gd_conv_images_bytes(v)
+                                           : gd_conv_direct_bytes(v, &choice->band);
     const int64_t pieces = work->args->s.groups * work->row_parts * work->column_parts;
     gd_conv_raise(work->args, (gd_workspace){ NULL, gd_scratch_bytes(bytes, GD_CONV_SCRATCH_BLOCKS),
                                               gd_parallel_ranges(threads, pieces, 1) });
@@ -222,7 +243,10 @@ static void run_own(conv_work *work)
     const int threads = gd_gemm_threads(&size, groups);
     gd_gemm_divide(v->m, work->n, v->tiles->lanes, groups, threads, &work->row_parts,
                    &work->column_parts);
-    if (work->choice.way == GD_CONV_BY_IMAGES) { /* which takes all rows together */
+    if (work->choice.way == GD_CONV_BY_WINOGRAD) { /* whose rows are divided in any case */
+        work->row_parts = work->choice.winograd.row_parts;
+        work->column_parts = groups * work->row_parts % threads == 0 ? 1 : threads;
+    } else if (work->choice.way == GD_CONV_BY_IMAGES) { /* which takes all rows together */
         work->column_parts *= work->row_parts;
         work->row_parts = 1;
     }
@@ -248,7 +272,7 @@ static void run(conv_work *work)
         }
         return;
     }
-    gd_conv_choose(v, work->images, &work->choice);
+    gd_conv_choose(work->args, v, work->images, &work->choice);
     if (work->choice.way == GD_CONV_BY_PRODUCT)
         run_product(work);
     else if (work->choice.way == GD_CONV_BY_PACKING)

@@ -409,5 +409,6 @@ const gd_conv_micro GD_ISA_NAME(gd_conv_f32) = {
     .are_finite = are_finite,
     .pad_row = pad_row,
     .copy_pieces = copy_pieces,
+    .winograd = &GD_ISA_NAME(gd_winograd),
     .narrow = NARROW,
 };

@@ -11,6 +11,7 @@
 #define GD_BACKEND_CPU_CONV_MICRO_H
 
 #include "backend/cpu/conv_window.h"
+#include "backend/cpu/conv_winograd.h"
 #include "backend/cpu/gemm_micro.h"
 
 /* The operands of a convolution's product, which packers read. */
@@ -105,6 +106,8 @@ struct gd_conv_micro {
      * zeros between them. */
     void (*copy_pieces)(const gd_window_piece *pieces, int many, bool gaps, const float *data,
                         int64_t step, int64_t width, float *row);
+    /* The transforms of conv_winograd.c, with as many lanes; or NULL. */
+    const gd_winograd_kernels *winograd;
     /* Kernels with half as many lanes, for weights of few channels; or NULL. */
     const gd_conv_micro *narrow;
 };

@@ -13,6 +13,7 @@ typedef enum gd_conv_way {
     GD_CONV_BY_PACKING, /* windows are packed: a product, by gemm_driver.c */
     GD_CONV_BY_BANDS,   /* rows are copied to a band, and taps are shifts in it: conv_direct.c */
     GD_CONV_BY_IMAGES,  /* images of the batch in the lanes of vectors: conv_images.c */
+    GD_CONV_BY_WINOGRAD, /* products of transformed tiles, in other numbers: conv_winograd.c */
 } gd_conv_way;
 
 /* C[m, positions] = A[m, depth] @ window[depth, positions], then bias and ReLU: of one group. */
@@ -42,16 +43,29 @@ typedef struct gd_conv_band {
     int64_t taken;            /* lanes for a row of positions */
 } gd_conv_band;
 
+/* How conv_winograd.c divides a group. */
+typedef struct gd_conv_winograd {
+    int64_t tiles[2]; /* of an image */
+    int64_t strip_tiles, strips,
+        all_strips;          /* tiles of a strip; strips of a row of tiles, of the batch */
+    int64_t channels, steps; /* of the image; of these in a block, rounded up to vectors */
+    int64_t rows, row_parts; /* of the result, in a part, rounded up to vectors; how many parts */
+    int64_t block;           /* strips that are multiplied together */
+    int64_t image, weight, sums; /* numbers from frequency to frequency */
+} gd_conv_winograd;
+
 typedef struct gd_conv_choice {
     gd_conv_way way;
     const char *why;
-    gd_conv_band band; /* of GD_CONV_BY_BANDS */
+    gd_conv_band band;         /* of GD_CONV_BY_BANDS */
+    gd_conv_winograd winograd; /* of GD_CONV_BY_WINOGRAD */
 } gd_conv_choice;
 
 /* ---- conv_choose.c ---- */
 
 /* The way of a product that may be one of images: gd_conv_takes_images. */
-void gd_conv_choose(const gd_conv_product *v, bool images, gd_conv_choice *choice);
+void gd_conv_choose(const gd_conv_args *args, const gd_conv_product *v, bool images,
+                    gd_conv_choice *choice);
 
 /* Whether images in the lanes suit C [n, m, width...] and images of `numbers` numbers. */
 bool gd_conv_takes_images(const gd_conv_args *args, int64_t m, int64_t numbers, int64_t width);
@@ -70,6 +84,14 @@ size_t gd_conv_images_bytes(const gd_conv_product *v);
 /* Rows [line, line+lines) of positions, counted through groups of images, all rows of C. */
 void gd_conv_images(const gd_conv_product *v, int64_t n, int64_t line, int64_t lines,
                     gd_scratch scratch);
+
+void gd_conv_shape_winograd(const gd_conv_product *v, int64_t images, gd_conv_winograd *w);
+size_t gd_conv_winograd_bytes(const gd_conv_product *v, const gd_conv_winograd *w);
+/* Rows [row, row+m) of C, a part of them, of strips [strip, strip+strips) counted through the batch. */
+void gd_conv_winograd_rows(const gd_conv_product *v, const gd_conv_winograd *w, int64_t row,
+                           int64_t m, int64_t strip, int64_t strips, gd_scratch scratch);
+#define GD_WINOGRAD_ROWS  64 /* of the result, whose kernels are transformed together */
+#define GD_WINOGRAD_BLOCK 56 /* tiles at least, that packing and reading the kernels pays */
 
 /* The gradient by the weight in f32, by some kernels: conv_weight.c. */
 void gd_conv_weight(const gd_conv_args *args, const gd_conv_micro *micro);

@@ -239,6 +239,7 @@ static gd_conv_args args_of(const gd_kernel_call *call, bool asked)
                            .product = cpu->gemm_bf16,
                            .threads = cpu->base.threads,
                            .paths = &cpu->paths,
+                           .fast = cpu->fast,
                            .workspace = gd_workspace_of(call) };
 }
 

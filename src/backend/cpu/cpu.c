@@ -190,7 +190,8 @@ static gd_status cpu_set_threads(gd_device *device, int threads)
                        GD_MAX_THREADS);
     if (threads == device->threads)
         return GD_OK;
-    const size_t bytes = gd_scratch_bytes(gd_gemm_scratch_bytes(&cpu->paths) + GD_CPU_WIDE_SCRATCH,
+    const size_t bytes = gd_scratch_bytes(gd_gemm_scratch_bytes(&cpu->paths) + GD_CPU_WIDE_SCRATCH +
+                                              (cpu->fast ? GD_CONV_FAST_SCRATCH : 0),
                                           GD_CPU_SCRATCH_BLOCKS);
     void *memory = gd_alloc_aligned((size_t)threads * bytes, GD_SCRATCH_ALIGN);
     if (!memory)
@@ -224,8 +225,9 @@ static void name_extensions(gd_cpu_device *cpu)
 static gd_device *cpu_open(const gd_open_options *options, int index)
 {
     (void)index;
+    gd_numbers numbers;
     gd_isa isa = gd_isa_choose();
-    if (isa == GD_ISA_COUNT)
+    if (isa == GD_ISA_COUNT || gd_numbers_choose(options->numbers, &numbers) != GD_OK)
         return NULL;
     gd_cpu_device *cpu = gd_alloc_zero(1, sizeof *cpu);
     if (!cpu)
@@ -240,6 +242,7 @@ static gd_device *cpu_open(const gd_open_options *options, int index)
     cpu->base.alignment = 64;
     cpu->base.limits = limits;
     cpu->isa = isa;
+    cpu->fast = numbers == GD_NUMBERS_FAST; /* a library's numbers are those of other devices */
     name_extensions(cpu);
     fill_table(cpu);
     int threads = options->threads == -1 ? gd_thread_count_default() : options->threads;
@@ -339,6 +342,7 @@ static void cpu_explain(const gd_kernel_call *call, gd_text *text)
 
 const gd_backend gd_backend_cpu = {
     .name = "cpu",
+    .has_fast = true,
     .open = cpu_open,
     .close = cpu_close,
     .set_threads = cpu_set_threads,

@@ -18,6 +18,7 @@ typedef struct gd_cpu_device {
     gd_quantized_kernels quantized;
     const struct gd_conv_micro *conv_f32, *conv_bf16; /* the last NULL: there is none */
     gd_paths paths;
+    bool fast;              /* the numbers of gd_numbers */
     gd_workspace workspace; /* of kernels whose call has none */
 } gd_cpu_device;
 

@@ -9,7 +9,8 @@
 #include <string.h>
 
 static const char *const matmul_names[] = { "", "packed", "direct", "rows", "transposed", NULL };
-static const char *const conv_names[] = { "", "packed", "direct", "images", "narrow", NULL };
+static const char *const conv_names[] = { "",       "packed",   "direct", "images",
+                                          "narrow", "winograd", NULL };
 
 /* The value's index in `names`; 0 where the variable is not set. */
 static gd_status read_name(const char *variable, const char *const names[], const char *listed,
@@ -52,7 +53,8 @@ gd_status gd_paths_read(gd_paths *paths)
         status =
             read_name("GRADUS_MATMUL", matmul_names, "packed, direct, rows or transposed", &matmul);
     if (status == GD_OK)
-        status = read_name("GRADUS_CONV", conv_names, "packed, direct, images or narrow", &conv);
+        status = read_name("GRADUS_CONV", conv_names, "packed, direct, images, narrow or winograd",
+                           &conv);
     if (status != GD_OK)
         return status;
     /* The other half is for data read or written once: panels of A and tiles of C. */

@@ -1,6 +1,7 @@
 /* backend/cpu/paths.h: which way products and convolutions are computed. The kernels choose by
  * shape, instruction set and cache; the environment can choose instead, for tests and benches.
- * It is read when a device is opened. No path changes a bit of any result (gemm.h, conv.h).
+ * It is read when a device is opened. No path changes a bit of any result (gemm.h, conv.h)
+ * but Winograd's, which contexts alone have that were opened with fast numbers (conv_winograd.h).
  *
  *     GRADUS_L2=SIZE       bytes of the second-level cache to assume: 262144, 256K, 2M; 64K to 64M
  *     GRADUS_MATMUL=PATH   packed        blocks of B and panels of A are copied
@@ -12,6 +13,8 @@
  *                          direct        bands of padded rows are copied, taps are shifts
  *                          images        images of the batch in the lanes of vectors
  *                          narrow        the weight's gradient by AVX2's kernels on AVX-512
+ *                          winograd      kernels of 3 x 3 by Winograd's filtering, where numbers are fast
+ *                                        (gd_numbers), of whatever sizes
  *
  * A shape that a path cannot compute takes another one: of products the blocks that suit it, of
  * convolutions `packed`. The weight's gradient has two: packed, and by bands, which is what it
@@ -38,7 +41,8 @@ typedef enum gd_conv_path {
     GD_CONV_PACKED,
     GD_CONV_DIRECT,
     GD_CONV_IMAGES,
-    GD_CONV_NARROW
+    GD_CONV_NARROW,
+    GD_CONV_WINOGRAD
 } gd_conv_path;
 
 typedef struct gd_paths {

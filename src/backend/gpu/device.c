@@ -201,20 +201,23 @@ static gd_status read_f64(gd_gpu *gpu)
                : gd_fail(GD_ERR_INVALID, "GRADUS_F64=%s: must be host or refuse", value);
 }
 
-/* GRADUS_NUMBERS: exact, library or tf32; not set: exact. */
-static gd_status read_numbers(gd_gpu *gpu, const gd_backend *backend, gd_numbers chosen)
+/* On a device with libraries fast numbers are those of TF32. */
+static gd_status choose_numbers(gd_gpu *gpu, const gd_backend *backend, gd_numbers chosen)
 {
-    static const char *const names[] = { "exact", "library", "tf32" };
-    const char *value = backend->has_libraries ? getenv("GRADUS_NUMBERS") : NULL;
-    gpu->numbers = chosen == GD_NUMBERS_DEFAULT ? GD_NUMBERS_EXACT : chosen;
-    if (chosen != GD_NUMBERS_DEFAULT || !value || !*value)
-        return GD_OK;
-    for (int i = 0; i < 3; i++)
-        if (strcmp(value, names[i]) == 0) {
-            gpu->numbers = (gd_numbers)(GD_NUMBERS_EXACT + i);
-            return GD_OK;
-        }
-    return gd_fail(GD_ERR_INVALID, "GRADUS_NUMBERS=%s: must be exact, library or tf32", value);
+    gpu->numbers = GD_NUMBERS_EXACT;
+    const gd_status status =
+        backend->has_libraries ? gd_numbers_choose(chosen, &gpu->numbers) : GD_OK;
+    if (gpu->numbers == GD_NUMBERS_FAST)
+        gpu->numbers = GD_NUMBERS_TF32;
+    return status;
+}
+
+/* What the device has no kernel for runs on the host, in exact numbers. */
+static gd_device *open_host(const gd_open_options *options)
+{
+    gd_open_options exact = *options;
+    exact.numbers = GD_NUMBERS_EXACT;
+    return gd_backend_cpu.open(&exact, 0);
 }
 
 gd_device *gd_gpu_open(const gd_backend *backend, const gd_gpu_driver *driver, int index,
@@ -225,12 +228,12 @@ gd_device *gd_gpu_open(const gd_backend *backend, const gd_gpu_driver *driver, i
         return NULL;
     gpu->driver = driver;
     gpu->index = index;
-    gpu->host = gd_backend_cpu.open(options, 0);
+    gpu->host = open_host(options);
     gd_status status = gpu->host ? read_one_kernel(gpu) : GD_ERR_MEMORY;
     if (status == GD_OK)
         status = read_f64(gpu);
     if (status == GD_OK)
-        status = read_numbers(gpu, backend, options->numbers);
+        status = choose_numbers(gpu, backend, options->numbers);
     if (status == GD_OK) {
         describe_device(gpu, backend, index);
         if (gpu->numbers != GD_NUMBERS_EXACT)
