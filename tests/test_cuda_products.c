@@ -163,8 +163,9 @@ static void numbers_are_chosen(void **state)
     gd_context *cpu = gd_open("cpu", .numbers = GD_NUMBERS_EXACT);
     assert_non_null(cpu);
     gd_close(cpu);
-    assert_null(gd_open("cuda", .numbers = (gd_numbers)4));
-    expect_error(GD_ERR_INVALID, "numbers 4; they are exact (1), library (2) or tf32 (3)");
+    assert_null(gd_open("cuda", .numbers = (gd_numbers)5));
+    expect_error(GD_ERR_INVALID,
+                 "numbers 5; they are exact (1), library (2), tf32 (3) or fast (4)");
     expect_nothing_left();
 }
 

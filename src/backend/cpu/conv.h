@@ -12,6 +12,7 @@
  *     convolution_grad_weight   image of the batch, then position
  * in row-major order, and padding counts as zeros that are multiplied. No thread count, path or
  * vector width changes a bit.
+ * With gd_conv_args.fast the first two may be computed as conv_winograd.c defines them.
  */
 #ifndef GD_BACKEND_CPU_CONV_H
 #define GD_BACKEND_CPU_CONV_H

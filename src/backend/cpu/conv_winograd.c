@@ -12,6 +12,16 @@
  */
 #include "backend/cpu/conv_plan.h"
 
+/* What gd_conv_shape_winograd makes of any shape, whose blocks have less than a strip more than
+ * GD_WINOGRAD_BLOCK tiles or fit in the packed block of a product. */
+_Static_assert(GD_WINOGRAD_FREQUENCIES *(GD_GEMM_KC *GD_WINOGRAD_ROWS + 3 * 2 * GD_LINE_BYTES +
+                                         (GD_WINOGRAD_BLOCK + GD_WINOGRAD_STRIP) *
+                                             (GD_GEMM_KC + GD_WINOGRAD_ROWS)) *
+                           sizeof(float) +
+                       GD_WINOGRAD_BAND(16) * sizeof(float) <=
+                   GD_CONV_FAST_SCRATCH,
+               "the device's scratch is enough");
+
 /* Numbers from frequency to frequency: an odd number of cache lines, lest all fall into the same sets. */
 static int64_t spread(int64_t numbers)
 {
