@@ -10,7 +10,7 @@
  * On two threads, where anyone is slower than on one, all are measured once more, and each one's
  * better time counts. A quick run (BENCH_QUICK) measures some of the layers.
  *
- * usage: bench_conv [part of a case's name]
+ * usage: [GRADUS_NUMBERS=fast] bench_conv [part of a case's name]
  */
 #include "measure.h"
 #include "onednn.h"
