@@ -89,6 +89,20 @@ def test_threads_may_share_a_context_that_is_no_default_one():
     assert run_all(lambda: work(here), lambda: work(other)) == [(4900.0, True)] * 2
 
 
+def test_numbers_are_named():
+    def convolved(numbers):
+        with gd.Context(numbers=numbers):
+            gd.seed(1)
+            return gd.conv2d(gd.randn(1, 32, 16, 16), gd.randn(32, 32, 3, 3), padding=1).numpy()
+    exact, fast = convolved("exact"), convolved("fast")
+    assert (exact != fast).any()
+    assert abs(exact - fast).max() < 1e-3
+    with pytest.raises(gd.InvalidError, match="one of .*exact, library, tf32, fast"):
+        gd.Context(numbers="quick")
+    with pytest.raises(gd.UnsupportedError, match="exact or fast"):
+        gd.Context(numbers="tf32")
+
+
 def test_random_numbers_and_memory_are_the_contexts():
     def drawn():
         return gd.rand(5).tolist()
