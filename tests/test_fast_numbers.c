@@ -308,7 +308,10 @@ static void bits_are_the_same_however_it_is_divided(void **state)
 {
     (void)state;
     static const char *const caches[] = { "256K", "1M", "2M" };
+    int number = 0;
     for (int i = 0; i < COUNT(problems); i++) {
+        if (!test_tries_similar(&number))
+            continue;
         const problem *p = &problems[i];
         results fused = { 0 };
         bool has_fused = false;
