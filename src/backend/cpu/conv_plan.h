@@ -43,14 +43,13 @@ typedef struct gd_conv_band {
     int64_t taken;            /* lanes for a row of positions */
 } gd_conv_band;
 
-/* How conv_winograd.c divides a group. */
+/* How conv_winograd.c divides a group. Tiles beside each other are taken in strips. */
 typedef struct gd_conv_winograd {
-    int64_t tiles[2]; /* of an image */
-    int64_t strip_tiles, strips,
-        all_strips;          /* tiles of a strip; strips of a row of tiles, of the batch */
-    int64_t channels, steps; /* of the image; of these in a block, rounded up to vectors */
-    int64_t rows, row_parts; /* of the result, in a part, rounded up to vectors; how many parts */
-    int64_t block;           /* strips that are multiplied together */
+    int64_t tiles[2];                        /* of an image, by axis */
+    int64_t strip_tiles, strips, all_strips; /* tiles of a strip; strips of a row, of the batch */
+    int64_t block;                           /* strips that are multiplied together */
+    int64_t channels, steps;     /* of the image: all, in a block of the depth; whole vectors */
+    int64_t rows, row_parts;     /* of the result: in a part, whole vectors; how many parts */
     int64_t image, weight, sums; /* numbers from frequency to frequency */
 } gd_conv_winograd;
 

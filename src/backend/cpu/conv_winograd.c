@@ -1,5 +1,5 @@
 /* backend/cpu/conv_winograd.c: convolution and its gradient by the input as 36 products over the channels
- * (conv_winograd.h), for all instruction sets. conv_choose.c says when. Start at gd_conv_winograd.
+ * (conv_winograd.h), for all instruction sets. conv_choose.c says when. Start at gd_conv_winograd_rows, at the end.
  *
  * The result is DEFINED, whatever the thread count, the blocking or the vector width: the transforms are
  * those of conv_winograd_isa.c; a frequency's sum is a product's (gemm.h), with the channels as steps; then
@@ -12,15 +12,13 @@
  */
 #include "backend/cpu/conv_plan.h"
 
-/* What gd_conv_shape_winograd makes of any shape, whose blocks have less than a strip more than
- * GD_WINOGRAD_BLOCK tiles or fit in the packed block of a product. */
-_Static_assert(GD_WINOGRAD_FREQUENCIES *(GD_GEMM_KC *GD_WINOGRAD_ROWS + 3 * 2 * GD_LINE_BYTES +
-                                         (GD_WINOGRAD_BLOCK + GD_WINOGRAD_STRIP) *
-                                             (GD_GEMM_KC + GD_WINOGRAD_ROWS)) *
-                           sizeof(float) +
-                       GD_WINOGRAD_BAND(16) * sizeof(float) <=
-                   GD_CONV_FAST_SCRATCH,
-               "the device's scratch is enough");
+/* The most numbers that gd_conv_shape_winograd asks for: a block has less than a strip more than
+ * GD_WINOGRAD_BLOCK tiles, or fits in a product's packed block; `spread` adds less than two lines. */
+#define MOST_TILES (GD_WINOGRAD_BLOCK + GD_WINOGRAD_STRIP)
+#define MOST_OF_FREQUENCY \
+    (GD_GEMM_KC * GD_WINOGRAD_ROWS + MOST_TILES * (GD_GEMM_KC + GD_WINOGRAD_ROWS) + 3 * 32)
+#define MOST_NUMBERS (GD_WINOGRAD_FREQUENCIES * MOST_OF_FREQUENCY + GD_WINOGRAD_BAND(16))
+_Static_assert(MOST_NUMBERS * sizeof(float) <= GD_CONV_FAST_SCRATCH, "a device has the scratch");
 
 /* Numbers from frequency to frequency: an odd number of cache lines, lest all fall into the same sets. */
 static int64_t spread(int64_t numbers)
