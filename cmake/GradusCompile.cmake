@@ -1,7 +1,8 @@
 # How Gradus is compiled. Defines
 #   gradus_compile                      flags every C file of the project has: warnings, floating-point rules, sanitizers
 #   GD_ISAS, GD_ISA_FLAGS_<isa>         the instruction sets that kernels are built for, and their machine flags
-#   GD_EXTENSIONS                       what some processors have besides AVX-512, with flags likewise
+#   GD_EXTENSIONS                       what some processors have besides an instruction set, with flags likewise
+#   GD_ISA_OF_<extension>               that instruction set
 #   GD_KNOWN_ISAS                       all that there are, whether this compiler knows them or not
 #   GD_LIBRARY_OPTIONS, GD_KERNEL_OPTIONS    how the library, and its kernels, are optimised in a release
 #   gd_configure_library_objects(t)     makes t's objects fit for both the static and the shared library
@@ -45,22 +46,24 @@ elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64|ARM64)$")
     set(GD_ISA_FLAGS_neon) # part of the architecture
 endif()
 
-# What some processors have besides AVX-512.
+# What some processors have besides an instruction set.
 set(GD_EXTENSIONS)
-macro(gd_add_extension isa)
-    string(TOUPPER ${isa} ISA)
-    set(GD_ISA_FLAGS_${isa} ${GD_ISA_FLAGS_avx512} ${ARGN})
-    string(JOIN " " flags ${GD_ISA_FLAGS_${isa}})
-    check_c_compiler_flag("${flags}" GD_COMPILES_${ISA})
-    if(GD_COMPILES_${ISA})
-        list(APPEND GD_EXTENSIONS ${isa})
+macro(gd_add_extension isa extension)
+    if(${isa} IN_LIST GD_ISAS)
+        string(TOUPPER ${extension} EXTENSION)
+        set(GD_ISA_OF_${extension} ${isa})
+        set(GD_ISA_FLAGS_${extension} ${GD_ISA_FLAGS_${isa}} ${ARGN})
+        string(JOIN " " flags ${GD_ISA_FLAGS_${extension}})
+        check_c_compiler_flag("${flags}" GD_COMPILES_${EXTENSION})
+        if(GD_COMPILES_${EXTENSION})
+            list(APPEND GD_EXTENSIONS ${extension})
+        endif()
     endif()
 endmacro()
-if("avx512" IN_LIST GD_ISAS)
-    gd_add_extension(avx512_vnni -mavx512vnni)
-    gd_add_extension(avx512_bf16 -mavx512bf16)
-    gd_add_extension(amx_bf16 -mamx-tile -mamx-bf16)
-endif()
+gd_add_extension(avx512 avx512_vnni -mavx512vnni)
+gd_add_extension(avx512 avx512_bf16 -mavx512bf16)
+gd_add_extension(avx512 amx_bf16 -mamx-tile -mamx-bf16)
+gd_add_extension(neon neon_bf16 -march=armv8.2-a+bf16)
 # Kernels are vectorised, without what gcc's -O3 adds in peeling and cloning; what vectorised loops leave over is computed by scalar ones.
 set(GD_LIBRARY_OPTIONS)
 set(GD_KERNEL_OPTIONS)
@@ -70,7 +73,7 @@ if(CMAKE_BUILD_TYPE STREQUAL "Release" AND NOT CMAKE_C_FLAGS_RELEASE MATCHES "-O
         set(GD_KERNEL_OPTIONS -O2 -ftree-vectorize -fvect-cost-model=dynamic --param=vect-epilogues-nomask=0)
     endif()
 endif()
-set(GD_KNOWN_ISAS baseline avx2 avx512 neon avx512_vnni avx512_bf16 amx_bf16)
+set(GD_KNOWN_ISAS baseline avx2 avx512 neon avx512_vnni avx512_bf16 amx_bf16 neon_bf16)
 message(STATUS "Gradus kernels for: ${GD_ISAS} ${GD_EXTENSIONS}")
 
 # ---- flags of every file

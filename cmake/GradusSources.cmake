@@ -42,6 +42,7 @@ set(GD_SOURCE_TABLE
     backend/cpu/elementwise_f64_isa.c       all                 ${GD_ROLLED}
     backend/cpu/elementwise_integer_isa.c   all                 ${GD_ROLLED}
     backend/cpu/gemm_bf16_isa.c             all                 -
+    backend/cpu/gemm_bf16_mmla.c            neon_bf16           -
     backend/cpu/gemm_bf16_pairs.c           avx512_bf16         -
     backend/cpu/gemm_bf16_tiles.c           amx_bf16            -
     backend/cpu/gemm_f16_isa.c              all                 -

@@ -732,12 +732,15 @@ static void test_isa_override(void **state)
         unsetenv("GRADUS_ISA");
         const bool pays = extension != GD_CPU_AVX512_BF16 || !strstr(gd_cpu_model(), "Intel");
         assert_int_equal(gd_cpu_may_use(extension), has && pays);
-        setenv("GRADUS_ISA", "avx512", 1);
+        const gd_isa isa = strncmp(gd_cpu_extension_name(extension), "neon_", 5) == 0
+                               ? GD_ISA_NEON
+                               : GD_ISA_AVX512;
+        setenv("GRADUS_ISA", gd_isa_name(isa), 1);
         assert_false(gd_cpu_may_use(extension));
         setenv("GRADUS_ISA", gd_cpu_extension_name(extension), 1);
         gd_error_clear();
         assert_int_equal(gd_cpu_may_use(extension), has);
-        assert_int_equal(gd_isa_choose(), has ? GD_ISA_AVX512 : GD_ISA_COUNT);
+        assert_int_equal(gd_isa_choose(), has ? isa : GD_ISA_COUNT);
         assert_int_equal(gd_error_code(), has ? GD_OK : GD_ERR_UNSUPPORTED);
     }
     static const struct {
@@ -758,8 +761,8 @@ static void test_isa_override(void **state)
                          lists[i].bf16 && gd_cpu_has(GD_CPU_AVX512_BF16));
         assert_int_equal(gd_cpu_may_use(GD_CPU_AVX512_VNNI), gd_cpu_has(GD_CPU_AVX512_VNNI));
     }
-    static const char *const wrong[] = { "avx2+avx512_vnni", "avx512+", "+avx512", "avx512+sse9",
-                                         "avx5" };
+    static const char *const wrong[] = { "avx2+avx512_vnni", "avx512+", "+avx512",
+                                         "avx512+sse9",      "avx5",    "avx512+neon_bf16" };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         setenv("GRADUS_ISA", wrong[i], 1);
         gd_error_clear();

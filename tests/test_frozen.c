@@ -164,8 +164,8 @@ static void check_layers(gd_context *gd)
 static void bits_are_those_of_functions_that_are_not_frozen(void **state)
 {
     (void)state;
-    static const char *const isas[] = { "",         "baseline", "avx2", "avx512", "avx512_bf16",
-                                        "amx_bf16", "neon" };
+    static const char *const isas[] = { "",         "baseline", "avx2",     "avx512", "avx512_bf16",
+                                        "amx_bf16", "neon",     "neon_bf16" };
     char saved[64] = "";
     if (getenv("GRADUS_ISA"))
         snprintf(saved, sizeof saved, "%s", getenv("GRADUS_ISA"));

@@ -49,6 +49,9 @@ static const kernels kinds[] = {
 #ifdef GD_HAVE_AMX_BF16
     { "AMX", GD_ISA_AVX512, GD_CPU_AMX_BF16, &gd_gemm_bf16_tiles },
 #endif
+#ifdef GD_HAVE_NEON_BF16
+    { "BFMMLA", GD_ISA_NEON, GD_CPU_NEON_BF16, &gd_gemm_bf16_mmla },
+#endif
 };
 
 static bool runs(const kernels *k)
@@ -270,46 +273,53 @@ static void test_large(void **unused)
     for_each_kind(check_large);
 }
 
+/* C [m, n] = A [m, k] B [k, n], all of them contiguous. */
+static void multiply(const gd_gemm_micro *micro, int64_t m, int64_t n, int64_t k, const uint16_t *a,
+                     const uint16_t *b, float *c)
+{
+    const gd_paths paths = { .block_bytes = (size_t)1 << 20 };
+    const size_t bytes = gd_scratch_bytes(gd_gemm_scratch_bytes(&paths), GD_GEMM_SCRATCH_BLOCKS);
+    char *memory = aligned_alloc(GD_SCRATCH_ALIGN, bytes);
+    assert_non_null(memory);
+    gd_gemm(micro, &(gd_gemm_args){ .m = m,
+                                    .n = n,
+                                    .k = k,
+                                    .a = a,
+                                    .a_row_stride = k,
+                                    .a_col_stride = 1,
+                                    .b = b,
+                                    .b_row_stride = n,
+                                    .b_col_stride = 1,
+                                    .c = c,
+                                    .c_row_stride = n,
+                                    .c_col_stride = 1,
+                                    .threads = 1,
+                                    .paths = &paths,
+                                    .workspace = { memory, bytes, 1 } });
+    gd_unpoison(memory, bytes);
+    free(memory);
+}
+
 /* Zeros that fill up tiles multiply no infinity: one in A's row 1 and B's column 2 reaches the results
  * of that row and that column alone. Odd sizes have zeros behind every edge. */
 static void check_infinite(const kernels *kind)
 {
     enum { M = 3, N = 5, K = 7 };
-    const gd_paths paths = { .block_bytes = (size_t)1 << 20 };
-    const size_t bytes = gd_scratch_bytes(gd_gemm_scratch_bytes(&paths), GD_GEMM_SCRATCH_BLOCKS);
-    char *memory = aligned_alloc(GD_SCRATCH_ALIGN, bytes);
     uint16_t a[M * K], b[K * N];
     float c[M * N];
-    assert_non_null(memory);
     for (int i = 0; i < M * K; i++)
         a[i] = half_of(kind->micro->a, 1);
     for (int i = 0; i < K * N; i++)
         b[i] = half_of(kind->micro->a, 2);
     a[1 * K + K - 1] = half_of(kind->micro->a, INFINITY);
     b[(K - 1) * N + 2] = half_of(kind->micro->a, NAN);
-    gd_gemm(kind->micro, &(gd_gemm_args){ .m = M,
-                                          .n = N,
-                                          .k = K,
-                                          .a = a,
-                                          .a_row_stride = K,
-                                          .a_col_stride = 1,
-                                          .b = b,
-                                          .b_row_stride = N,
-                                          .b_col_stride = 1,
-                                          .c = c,
-                                          .c_row_stride = N,
-                                          .c_col_stride = 1,
-                                          .threads = 1,
-                                          .paths = &paths,
-                                          .workspace = { memory, bytes, 1 } });
+    multiply(kind->micro, M, N, K, a, b, c);
     for (int i = 0; i < M; i++)
         for (int j = 0; j < N; j++)
             if (j == 2)
                 assert_true(isnan(c[i * N + j]));
             else
                 assert_true(c[i * N + j] == (i == 1 ? INFINITY : 2 * K));
-    gd_unpoison(memory, bytes);
-    free(memory);
 }
 
 static void test_infinite(void **unused)
@@ -317,6 +327,78 @@ static void test_infinite(void **unused)
     (void)unused;
     for_each_kind(check_infinite);
 }
+
+#ifdef GD_HAVE_NEON_BF16
+/* x, which a double holds, as BFMMLA rounds it: cut off, with a last bit of 1 if that changes it, and 0
+ * below 2^-126. */
+static double rounded_to_odd(double x)
+{
+    if (fabs(x) < (double)FLT_MIN)
+        return 0;
+    float y = (float)x;
+    if ((double)y == x)
+        return x;
+    if (fabs((double)y) > fabs(x))
+        y = nextafterf(y, 0);
+    uint32_t bits;
+    memcpy(&bits, &y, sizeof bits);
+    bits |= 1;
+    memcpy(&y, &bits, sizeof y);
+    return (double)y;
+}
+
+static double flushed(uint16_t half)
+{
+    const double x = (double)gd_bf16_to_f32(half);
+    return fabs(x) < (double)FLT_MIN ? 0 : x;
+}
+
+/* A block of k of one result: BFMMLA's definition, two steps at a time. a and b have zeros behind an odd
+ * depth. */
+static double block_by_pairs(const uint16_t *a, const uint16_t *b, int64_t b_row, int64_t depth)
+{
+    double sum = 0;
+    for (int64_t p = 0; p < depth; p += 2) {
+        double pair = 0;
+        for (int64_t q = p; q < p + 2 && q < depth; q++)
+            pair += rounded_to_odd(flushed(a[q]) * flushed(b[q * b_row]));
+        sum = rounded_to_odd(sum + rounded_to_odd(pair));
+    }
+    return sum;
+}
+
+/* By the definition in gemm_bf16_mmla.c, bit for bit: of numbers of usual sizes, and of some so small that
+ * they, their products and sums count as 0 or nearly do. Doubles hold every sum before it is rounded. */
+static void test_bfmmla_by_definition(void **unused)
+{
+    (void)unused;
+    enum { M = 7, N = 9, K = 1031 };
+    static uint16_t a[M * K], b[K * N];
+    const gd_gemm_micro *micro = &gd_gemm_bf16_mmla;
+    float c[M * N];
+    if (!gd_cpu_has(GD_CPU_NEON_BF16))
+        skip();
+    for (int small = 0; small < 2; small++) {
+        for (int i = 0; i < M * K; i++)
+            a[i] = half_of(GD_BF16,
+                           ((float)below(1 << 16) / (1 << 15) - 1.0f) * (small ? 0x1p-122f : 1.0f));
+        for (int i = 0; i < K * N; i++)
+            b[i] = half_of(GD_BF16, (float)below(1 << 16) / (1 << 15) - 1.0f);
+        multiply(micro, M, N, K, a, b, c);
+        int zeros = 0;
+        for (int i = 0; i < M; i++)
+            for (int j = 0; j < N; j++) {
+                float sum = 0;
+                for (int64_t p = 0; p < K; p += micro->depth)
+                    sum += (float)block_by_pairs(a + i * K + p, b + p * N + j, N,
+                                                 K - p < micro->depth ? K - p : micro->depth);
+                assert_true(c[i * N + j] == sum);
+                zeros += sum == 0;
+            }
+        assert_true(zeros < M * N / 2);
+    }
+}
+#endif
 
 /* Each instruction set has kernels of both types, and the best that may be used on this processor comes
  * first. */
@@ -337,9 +419,14 @@ static void test_choice(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_tiles),  cmocka_unit_test(test_random),
-        cmocka_unit_test(test_large),  cmocka_unit_test(test_infinite),
+        cmocka_unit_test(test_tiles),
+        cmocka_unit_test(test_random),
+        cmocka_unit_test(test_large),
+        cmocka_unit_test(test_infinite),
         cmocka_unit_test(test_choice),
+#ifdef GD_HAVE_NEON_BF16
+        cmocka_unit_test(test_bfmmla_by_definition),
+#endif
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

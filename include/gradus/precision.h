@@ -27,7 +27,7 @@
  * Results of 16 bits are a class of numbers of their own: the same bits run after run, eager or
  * compiled, with any number of threads, on one instruction set; between instruction sets they differ
  * in the last places, and numbers below 2^-126 in size may count as 0 in products of bfloat16
- * (where the processor has instructions for them, AMX or AVX512-BF16, which do so).
+ * (where the processor has instructions for them, AMX, AVX512-BF16 or BFMMLA, which do so).
  */
 #ifndef GRADUS_PRECISION_H
 #define GRADUS_PRECISION_H

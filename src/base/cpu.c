@@ -17,6 +17,11 @@
 #include <sched.h>
 #endif
 
+#if defined(__aarch64__) && defined(__linux__)
+#define ON_ARM_LINUX 1
+#include <sys/auxv.h>
+#endif
+
 #if defined(__x86_64__) || defined(__i386__)
 #define ON_X86 1
 #include <cpuid.h>
@@ -149,6 +154,22 @@ static const bool isa_kernels[GD_ISA_COUNT] = {
 #endif
 };
 
+/* The same of extensions. */
+static const bool extension_kernels[GD_CPU_EXTENSION_COUNT] = {
+#ifdef GD_HAVE_AVX512_BF16
+    [GD_CPU_AVX512_BF16] = true,
+#endif
+#ifdef GD_HAVE_AMX_BF16
+    [GD_CPU_AMX_BF16] = true,
+#endif
+#ifdef GD_HAVE_AVX512_VNNI
+    [GD_CPU_AVX512_VNNI] = true,
+#endif
+#ifdef GD_HAVE_NEON_BF16
+    [GD_CPU_NEON_BF16] = true,
+#endif
+};
+
 static void detect(void)
 {
     available[GD_ISA_BASELINE] = true;
@@ -163,7 +184,16 @@ static void detect(void)
         available[isa] = available[isa] && isa_kernels[isa];
 }
 
-#ifndef ON_X86
+#ifdef ON_ARM_LINUX
+/* A program cannot read the processor's registers that say it; Linux tells. */
+static void detect_extensions(void)
+{
+    enum { BF16 = 1 << 14 }; /* AT_HWCAP2 */
+    if (!gd_isa_available(GD_ISA_NEON))
+        return;
+    extensions[GD_CPU_NEON_BF16] = (getauxval(AT_HWCAP2) & BF16) != 0;
+}
+#elif !defined(ON_X86)
 static void detect_extensions(void)
 {
 }
@@ -172,7 +202,7 @@ static void detect_extensions(void)
 bool gd_cpu_has(gd_cpu_extension extension)
 {
     pthread_once(&extensions_detected, detect_extensions);
-    return extensions[extension];
+    return extensions[extension] && extension_kernels[extension];
 }
 
 const char *gd_isa_name(gd_isa isa)
@@ -218,6 +248,7 @@ static const struct {
     [GD_CPU_AVX512_BF16] = { "avx512_bf16", GD_ISA_AVX512 },
     [GD_CPU_AMX_BF16] = { "amx_bf16", GD_ISA_AVX512 },
     [GD_CPU_AVX512_VNNI] = { "avx512_vnni", GD_ISA_AVX512 },
+    [GD_CPU_NEON_BF16] = { "neon_bf16", GD_ISA_NEON },
 };
 
 const char *gd_cpu_extension_name(gd_cpu_extension extension)
@@ -294,7 +325,7 @@ gd_isa gd_isa_choose(void)
             gd_fail(
                 GD_ERR_INVALID,
                 "GRADUS_ISA=%s: not one of baseline, avx2, avx512, neon, nor avx512 with any of "
-                "amx_bf16, avx512_bf16, avx512_vnni between plus signs",
+                "amx_bf16, avx512_bf16, avx512_vnni between plus signs, nor neon with neon_bf16",
                 asked);
         } else if (!runs) {
             gd_fail(GD_ERR_UNSUPPORTED,

@@ -34,14 +34,15 @@ typedef enum gd_cpu_extension {
     GD_CPU_AVX512_BF16,
     GD_CPU_AMX_BF16,
     GD_CPU_AVX512_VNNI,
+    GD_CPU_NEON_BF16, /* FEAT_BF16 of Armv8.6 */
     GD_CPU_EXTENSION_COUNT
 } gd_cpu_extension;
 
 /* Whether this processor has it and the operating system lets this process use it, for which it is
- * asked here. */
+ * asked here, and the library was built with kernels for it. */
 bool gd_cpu_has(gd_cpu_extension extension);
 
-/* "avx512_bf16", "amx_bf16", "avx512_vnni" */
+/* "avx512_bf16", "amx_bf16", "avx512_vnni", "neon_bf16" */
 const char *gd_cpu_extension_name(gd_cpu_extension extension);
 
 /* Whether kernels may use it: the processor has it, and GRADUS_ISA names it, or is unset and it is

@@ -21,6 +21,7 @@ static const target targets[] = {
     { "neon", GD_ISA_NEON, -1, "widened to f32" },
     { "avx512_bf16", GD_ISA_AVX512, GD_CPU_AVX512_BF16, "AVX512-BF16" },
     { "amx_bf16", GD_ISA_AVX512, GD_CPU_AMX_BF16, "AMX" },
+    { "neon_bf16", GD_ISA_NEON, GD_CPU_NEON_BF16, "BFMMLA" },
 };
 
 /* An instruction set that the build was not given kernels for is left out, too. */

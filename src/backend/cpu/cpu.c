@@ -214,7 +214,7 @@ static void cpu_close(gd_device *device)
 static void name_extensions(gd_cpu_device *cpu)
 {
     size_t length = 0;
-    for (int e = 0; e < GD_CPU_EXTENSION_COUNT && cpu->isa == GD_ISA_AVX512; e++)
+    for (int e = 0; e < GD_CPU_EXTENSION_COUNT; e++)
         if (gd_cpu_may_use((gd_cpu_extension)e))
             length +=
                 (size_t)snprintf(cpu->extensions + length, sizeof cpu->extensions - length, "%s%s",

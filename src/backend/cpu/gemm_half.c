@@ -20,6 +20,9 @@ static const struct half_row bf16_rows[] = {
 #ifdef GD_HAVE_AVX2
     { GD_ISA_AVX2, -1, &gd_gemm_bf16_avx2 },
 #endif
+#ifdef GD_HAVE_NEON_BF16
+    { GD_ISA_NEON, GD_CPU_NEON_BF16, &gd_gemm_bf16_mmla },
+#endif
 #ifdef GD_HAVE_NEON
     { GD_ISA_NEON, -1, &gd_gemm_bf16_neon },
 #endif

@@ -20,6 +20,7 @@ GD_GEMM_HALF_DECLARE(avx512)
 GD_GEMM_HALF_DECLARE(neon)
 extern const gd_gemm_micro gd_gemm_bf16_pairs; /* AVX512-BF16: two multiply-adds a lane */
 extern const gd_gemm_micro gd_gemm_bf16_tiles; /* AMX-BF16: tiles of 16 x 32 by 32 x 16 */
+extern const gd_gemm_micro gd_gemm_bf16_mmla;  /* BFMMLA of Armv8.6: 2 x 4 by 4 x 2 */
 
 /* The best that this processor and this build have for an instruction set, and GRADUS_ISA allows. */
 const gd_gemm_micro *gd_gemm_bf16(gd_isa isa);
