@@ -64,6 +64,7 @@ gd_add_extension(avx512 avx512_vnni -mavx512vnni)
 gd_add_extension(avx512 avx512_bf16 -mavx512bf16)
 gd_add_extension(avx512 amx_bf16 -mamx-tile -mamx-bf16)
 gd_add_extension(neon neon_bf16 -march=armv8.2-a+bf16)
+gd_add_extension(neon neon_dotprod -march=armv8.2-a+dotprod)
 # Kernels are vectorised, without what gcc's -O3 adds in peeling and cloning; what vectorised loops leave over is computed by scalar ones.
 set(GD_LIBRARY_OPTIONS)
 set(GD_KERNEL_OPTIONS)
@@ -73,7 +74,7 @@ if(CMAKE_BUILD_TYPE STREQUAL "Release" AND NOT CMAKE_C_FLAGS_RELEASE MATCHES "-O
         set(GD_KERNEL_OPTIONS -O2 -ftree-vectorize -fvect-cost-model=dynamic --param=vect-epilogues-nomask=0)
     endif()
 endif()
-set(GD_KNOWN_ISAS baseline avx2 avx512 neon avx512_vnni avx512_bf16 amx_bf16 neon_bf16)
+set(GD_KNOWN_ISAS baseline avx2 avx512 neon avx512_vnni avx512_bf16 amx_bf16 neon_bf16 neon_dotprod)
 message(STATUS "Gradus kernels for: ${GD_ISAS} ${GD_EXTENSIONS}")
 
 # ---- flags of every file

@@ -50,6 +50,7 @@ set(GD_SOURCE_TABLE
     backend/cpu/gemm_f64_isa.c              all                 ${GD_SHORT_ARRAYS}
     backend/cpu/norm_isa.c                  all                 ${GD_ROLLED}
     backend/cpu/pooling_isa.c               all                 ${GD_ROLLED}
+    backend/cpu/quantized_dotprod.c         neon_dotprod        -
     backend/cpu/quantized_isa.c             all                 -
     backend/cpu/quantized_vnni.c            avx512_vnni         -
     backend/cpu/random_isa.c                all                 ${GD_ROLLED}

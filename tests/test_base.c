@@ -745,21 +745,27 @@ static void test_isa_override(void **state)
     }
     static const struct {
         const char *names;
-        bool bf16, vnni;
-    } lists[] = { { "avx512+avx512_vnni", false, true },
-                  { "avx512_bf16+avx512_vnni", true, true },
-                  { "avx512_vnni+avx512_bf16+avx512", true, true } };
+        gd_isa isa;
+        gd_cpu_extension one, other; /* GD_CPU_EXTENSION_COUNT: there is no other */
+    } lists[] = {
+        { "avx512+avx512_vnni", GD_ISA_AVX512, GD_CPU_AVX512_VNNI, GD_CPU_EXTENSION_COUNT },
+        { "avx512_bf16+avx512_vnni", GD_ISA_AVX512, GD_CPU_AVX512_VNNI, GD_CPU_AVX512_BF16 },
+        { "avx512_vnni+avx512_bf16+avx512", GD_ISA_AVX512, GD_CPU_AVX512_VNNI, GD_CPU_AVX512_BF16 },
+        { "neon+neon_dotprod", GD_ISA_NEON, GD_CPU_NEON_DOTPROD, GD_CPU_EXTENSION_COUNT },
+        { "neon_bf16+neon_dotprod", GD_ISA_NEON, GD_CPU_NEON_DOTPROD, GD_CPU_NEON_BF16 }
+    };
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
+        const gd_cpu_extension one = lists[i].one, other = lists[i].other;
         setenv("GRADUS_ISA", lists[i].names, 1);
         gd_error_clear();
-        const bool runs =
-            gd_cpu_has(GD_CPU_AVX512_VNNI) && (!lists[i].bf16 || gd_cpu_has(GD_CPU_AVX512_BF16));
-        assert_int_equal(gd_isa_choose(), runs ? GD_ISA_AVX512 : GD_ISA_COUNT);
+        const bool runs = gd_cpu_has(one) && (other == GD_CPU_EXTENSION_COUNT || gd_cpu_has(other));
+        assert_int_equal(gd_isa_choose(), runs ? lists[i].isa : GD_ISA_COUNT);
         assert_int_equal(gd_error_code(), runs ? GD_OK : GD_ERR_UNSUPPORTED);
-        assert_false(gd_cpu_may_use(GD_CPU_AMX_BF16));
-        assert_int_equal(gd_cpu_may_use(GD_CPU_AVX512_BF16),
-                         lists[i].bf16 && gd_cpu_has(GD_CPU_AVX512_BF16));
-        assert_int_equal(gd_cpu_may_use(GD_CPU_AVX512_VNNI), gd_cpu_has(GD_CPU_AVX512_VNNI));
+        for (int e = 0; e < GD_CPU_EXTENSION_COUNT; e++) {
+            const gd_cpu_extension extension = (gd_cpu_extension)e;
+            const bool is_named = extension == one || extension == other;
+            assert_int_equal(gd_cpu_may_use(extension), is_named && gd_cpu_has(extension));
+        }
     }
     static const char *const wrong[] = { "avx2+avx512_vnni", "avx512+", "+avx512",
                                          "avx512+sse9",      "avx5",    "avx512+neon_bf16" };

@@ -86,12 +86,18 @@ static void test_bad_isa(void **state)
         gd_error_clear();
         gd_backend_cpu.close(device);
     }
-    static const char both[] = "avx512_bf16+avx512_vnni";
-    setenv("GRADUS_ISA", both, 1);
-    if (gd_cpu_has(GD_CPU_AVX512_BF16) && gd_cpu_has(GD_CPU_AVX512_VNNI)) {
+    static const struct {
+        const char *names;
+        gd_cpu_extension first, second;
+    } both[] = { { "avx512_bf16+avx512_vnni", GD_CPU_AVX512_BF16, GD_CPU_AVX512_VNNI },
+                 { "neon_bf16+neon_dotprod", GD_CPU_NEON_BF16, GD_CPU_NEON_DOTPROD } };
+    for (size_t i = 0; i < sizeof both / sizeof *both; i++) {
+        setenv("GRADUS_ISA", both[i].names, 1);
+        if (!gd_cpu_has(both[i].first) || !gd_cpu_has(both[i].second))
+            continue;
         gd_device *device = open_cpu(1);
         assert_non_null(device);
-        assert_string_equal(device->extensions, both);
+        assert_string_equal(device->extensions, both[i].names);
         gd_backend_cpu.close(device);
     }
     unsetenv("GRADUS_ISA");

@@ -91,10 +91,11 @@ static void release(product *p)
 static float term(const product *p, int64_t i, int64_t j, int64_t b)
 {
     const float *x = p->x + i * p->inner + b * 32;
-    double largest = 0;
+    float most = 0;
     int64_t sum = 0;
     for (int k = 0; k < 32; k++)
-        largest = fmax(largest, fabs((double)x[k]));
+        most = fmaxf(most, fabsf(x[k]));
+    const double largest = (double)most;
     if (largest < ldexp(1, -100))
         return 0;
     const float factor = (float)(127.0 / largest), scale = (float)(largest / 127.0);
@@ -148,7 +149,8 @@ static void check(gd_context *gd, const product *p, gd_dtype scales, const char 
                      (double)got[i], (double)p->result[i]);
 }
 
-static const char *const isas[] = { "baseline", "avx2", "avx512", "avx512_vnni", "neon" };
+static const char *const isas[] = { "baseline",    "avx2", "avx512",
+                                    "avx512_vnni", "neon", "neon_dotprod" };
 
 /* NULL: this machine does not run it, or the build has no kernels for it. */
 static gd_context *open_isa(const char *name, int threads)

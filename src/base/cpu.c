@@ -168,6 +168,9 @@ static const bool extension_kernels[GD_CPU_EXTENSION_COUNT] = {
 #ifdef GD_HAVE_NEON_BF16
     [GD_CPU_NEON_BF16] = true,
 #endif
+#ifdef GD_HAVE_NEON_DOTPROD
+    [GD_CPU_NEON_DOTPROD] = true,
+#endif
 };
 
 static void detect(void)
@@ -188,10 +191,12 @@ static void detect(void)
 /* A program cannot read the processor's registers that say it; Linux tells. */
 static void detect_extensions(void)
 {
-    enum { BF16 = 1 << 14 }; /* AT_HWCAP2 */
+    enum { DOTPROD = 1 << 20 }; /* AT_HWCAP */
+    enum { BF16 = 1 << 14 };    /* AT_HWCAP2 */
     if (!gd_isa_available(GD_ISA_NEON))
         return;
     extensions[GD_CPU_NEON_BF16] = (getauxval(AT_HWCAP2) & BF16) != 0;
+    extensions[GD_CPU_NEON_DOTPROD] = (getauxval(AT_HWCAP) & DOTPROD) != 0;
 }
 #elif !defined(ON_X86)
 static void detect_extensions(void)
@@ -249,6 +254,7 @@ static const struct {
     [GD_CPU_AMX_BF16] = { "amx_bf16", GD_ISA_AVX512 },
     [GD_CPU_AVX512_VNNI] = { "avx512_vnni", GD_ISA_AVX512 },
     [GD_CPU_NEON_BF16] = { "neon_bf16", GD_ISA_NEON },
+    [GD_CPU_NEON_DOTPROD] = { "neon_dotprod", GD_ISA_NEON },
 };
 
 const char *gd_cpu_extension_name(gd_cpu_extension extension)
@@ -324,8 +330,9 @@ gd_isa gd_isa_choose(void)
         if (isa == GD_ISA_COUNT) {
             gd_fail(
                 GD_ERR_INVALID,
-                "GRADUS_ISA=%s: not one of baseline, avx2, avx512, neon, nor avx512 with any of "
-                "amx_bf16, avx512_bf16, avx512_vnni between plus signs, nor neon with neon_bf16",
+                "GRADUS_ISA=%s: not one of baseline, avx2, avx512, neon, nor, between plus signs, "
+                "avx512 with any of amx_bf16, avx512_bf16, avx512_vnni, or neon with any of "
+                "neon_bf16, neon_dotprod",
                 asked);
         } else if (!runs) {
             gd_fail(GD_ERR_UNSUPPORTED,

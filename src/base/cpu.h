@@ -34,7 +34,8 @@ typedef enum gd_cpu_extension {
     GD_CPU_AVX512_BF16,
     GD_CPU_AMX_BF16,
     GD_CPU_AVX512_VNNI,
-    GD_CPU_NEON_BF16, /* FEAT_BF16 of Armv8.6 */
+    GD_CPU_NEON_BF16,    /* FEAT_BF16 of Armv8.6 */
+    GD_CPU_NEON_DOTPROD, /* FEAT_DotProd of Armv8.2 */
     GD_CPU_EXTENSION_COUNT
 } gd_cpu_extension;
 
@@ -42,7 +43,7 @@ typedef enum gd_cpu_extension {
  * asked here, and the library was built with kernels for it. */
 bool gd_cpu_has(gd_cpu_extension extension);
 
-/* "avx512_bf16", "amx_bf16", "avx512_vnni", "neon_bf16" */
+/* "avx512_bf16", "amx_bf16", "avx512_vnni", "neon_bf16", "neon_dotprod" */
 const char *gd_cpu_extension_name(gd_cpu_extension extension);
 
 /* Whether kernels may use it: the processor has it, and GRADUS_ISA names it, or is unset and it is

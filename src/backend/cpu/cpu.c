@@ -145,6 +145,12 @@ static void fill_table(gd_cpu_device *cpu)
         cpu->quantized = (gd_quantized_kernels){ gd_quantize_rows_vnni, gd_quantized_columns_vnni,
                                                  &gd_quantized_tiles_vnni };
 #endif
+#ifdef GD_HAVE_NEON_DOTPROD
+    if (cpu->isa == GD_ISA_NEON && gd_cpu_may_use(GD_CPU_NEON_DOTPROD))
+        cpu->quantized =
+            (gd_quantized_kernels){ gd_quantize_rows_dotprod, gd_quantized_columns_dotprod,
+                                    &gd_quantized_tiles_dotprod };
+#endif
     cpu->conv_f32 = chosen->conv_f32;
 #ifdef GD_HAVE_AVX512
     if (cpu->isa == GD_ISA_AVX512)

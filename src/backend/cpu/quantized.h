@@ -61,6 +61,7 @@ GD_QUANTIZED_DECLARE(baseline)
 GD_QUANTIZED_DECLARE(avx2)
 GD_QUANTIZED_DECLARE(avx512)
 GD_QUANTIZED_DECLARE(neon)
-GD_QUANTIZED_DECLARE(vnni) /* an extension of AVX-512 */
+GD_QUANTIZED_DECLARE(vnni)    /* an extension of AVX-512 */
+GD_QUANTIZED_DECLARE(dotprod) /* of NEON */
 
 #endif

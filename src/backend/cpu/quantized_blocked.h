@@ -9,15 +9,19 @@
  * A block of packed rows is values [ROWS][32] and scales f32 [ROWS], and one of packed weights
  * values [DWORDS][LANES] in units of 4 bytes and scales f32 [LANES]. With VNNI values are bytes, those
  * of weights 128 more than they are, as VPDPBUSD wants its first operand: sums begin with
- * starts i32 [ROWS], -128 times the sum of the row's block. Elsewhere they are 16 bits, of which one
- * instruction adds the products of two neighbours: no sum leaves 32 bits. */
+ * starts i32 [ROWS], -128 times the sum of the row's block. With SDOT they are bytes as they are.
+ * Elsewhere they are 16 bits, of which one instruction adds the products of two neighbours: no sum leaves
+ * 32 bits. */
 #include "backend/cpu/simd.h"
 
 #define VLANES VF32_LANES /* columns of a tile */
 
-#ifdef WITH_VNNI
+#if defined(WITH_VNNI)
 typedef int8_t packed;
 #define OFFSET 128
+#elif defined(WITH_DOTPROD)
+typedef int8_t packed;
+#define OFFSET 0
 #else
 typedef int16_t packed;
 #define OFFSET 0
@@ -149,6 +153,34 @@ INLINE vf32 load_dwords(const int8_t *w, int at)
 {
     const __m128i bytes = _mm_loadl_epi64((const __m128i *)(w + 2 * at));
     return _mm_castsi128_ps(_mm_srai_epi16(_mm_unpacklo_epi8(bytes, bytes), 8));
+}
+#elif defined(WITH_DOTPROD)
+typedef int32x4_t vint;
+
+INLINE vint int_set1(int32_t x)
+{
+    return vdupq_n_s32(x);
+}
+
+INLINE vint int_dot(vint sum, vint weights, vint x)
+{
+    return vdotq_s32(sum, vreinterpretq_s8_s32(weights), vreinterpretq_s8_s32(x));
+}
+
+INLINE vint int_load(const int32_t *p)
+{
+    return vld1q_s32(p);
+}
+
+INLINE vf32 int_to_float(vint x)
+{
+    return vcvtq_f32_s32(x);
+}
+
+/* Numbers 4 * at … of a block of weights. */
+INLINE vf32 load_dwords(const int8_t *w, int at)
+{
+    return vreinterpretq_f32_s8(vld1q_s8(w + 4 * at));
 }
 #else /* whatever the compiler makes of loops */
 typedef struct vint {

@@ -1,6 +1,6 @@
 /* backend/cpu/quantized_loops.h: products with weights in blocks of 32, in the order that
  * ops/quantized.c defines, for one instruction set. Before: NAME(function), and WITH_AVX2 1, with
- * WITH_VNNI 1 besides, or neither. Start at gd_quantized_columns. */
+ * WITH_VNNI 1 besides, or WITH_DOTPROD 1, or none of them. Start at gd_quantized_columns. */
 #include "backend/cpu/quantized.h"
 #include "base/half.h"
 
@@ -8,6 +8,9 @@
 
 #ifdef WITH_AVX2
 #include <immintrin.h>
+#endif
+#ifdef WITH_DOTPROD
+#include <arm_neon.h>
 #endif
 
 #define BLOCK  GD_QUANTIZED_BLOCK
@@ -163,12 +166,73 @@ INLINE void add_whole(const operands *o, int64_t end, float *lane)
 }
 #endif
 
+#ifdef WITH_DOTPROD
+/* Four lanes, of eight products each. */
+INLINE int32x4_t lane_sums(const operands *o, int64_t b)
+{
+    const int8_t *x = o->x + b * BLOCK;
+    const uint8_t *w = o->w + b * weight_bytes(o->four_bits);
+    const uint8x16_t first = vld1q_u8(w);
+    int8x16_t low, high;
+    if (o->four_bits) {
+        low = vreinterpretq_s8_u8(vandq_u8(first, vdupq_n_u8(15)));
+        high = vreinterpretq_s8_u8(vshrq_n_u8(first, 4));
+    } else {
+        low = vreinterpretq_s8_u8(first);
+        high = vreinterpretq_s8_u8(vld1q_u8(w + BLOCK / 2));
+    }
+    const int32x4_t sums = vdotq_s32(vdupq_n_s32(0), low, vld1q_s8(x));
+    return vdotq_s32(sums, high, vld1q_s8(x + BLOCK / 2));
+}
+
+INLINE int32_t block_sum(const operands *o, int64_t b)
+{
+    return vaddvq_s32(lane_sums(o, b)) + (o->four_bits ? o->starts[b] : 0);
+}
+
+/* The sums of four blocks. */
+INLINE int32x4_t block_sums(const operands *o, int64_t b)
+{
+    const int32x4_t low = vpaddq_s32(lane_sums(o, b), lane_sums(o, b + 1));
+    const int32x4_t high = vpaddq_s32(lane_sums(o, b + 2), lane_sums(o, b + 3));
+    const int32x4_t sums = vpaddq_s32(low, high);
+    return o->four_bits ? vaddq_s32(sums, vld1q_s32(o->starts + b)) : sums;
+}
+
+INLINE float32x4_t read_scales(const void *scales, bool half, int64_t at)
+{
+    if (!half)
+        return vld1q_f32((const float *)scales + at);
+    return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16((const uint16_t *)scales + at)));
+}
+
+/* The terms of four blocks. */
+INLINE float32x4_t terms(const operands *o, int64_t b)
+{
+    const float32x4_t scale =
+        vmulq_f32(vld1q_f32(o->x_scales + b), read_scales(o->w_scales, o->half_scales, b));
+    return vmulq_f32(scale, vcvtq_f32_s32(block_sums(o, b)));
+}
+
+/* The terms of blocks 0 … end - 1, a multiple of the lanes, added up in them. */
+INLINE void add_whole(const operands *o, int64_t end, float *lane)
+{
+    float32x4_t low = vdupq_n_f32(0), high = low;
+    for (int64_t b = 0; b < end; b += LANES) {
+        low = vaddq_f32(low, terms(o, b));
+        high = vaddq_f32(high, terms(o, b + LANES / 2));
+    }
+    vst1q_f32(lane, low);
+    vst1q_f32(lane + LANES / 2, high);
+}
+#endif
+
 INLINE float read_scale(const void *scales, bool half, int64_t at)
 {
     return half ? gd_f16_to_f32(((const uint16_t *)scales)[at]) : ((const float *)scales)[at];
 }
 
-#ifndef WITH_AVX2
+#if !defined(WITH_AVX2) && !defined(WITH_DOTPROD)
 INLINE int32_t block_sum(const operands *o, int64_t b)
 {
     const int8_t *x = o->x + b * BLOCK;
@@ -187,7 +251,7 @@ INLINE float term(const operands *o, int64_t b)
     return o->x_scales[b] * read_scale(o->w_scales, o->half_scales, b) * (float)block_sum(o, b);
 }
 
-#ifndef WITH_AVX2
+#if !defined(WITH_AVX2) && !defined(WITH_DOTPROD)
 INLINE void add_whole(const operands *o, int64_t end, float *lane)
 {
     for (int l = 0; l < LANES; l++)
