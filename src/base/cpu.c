@@ -155,7 +155,7 @@ static const bool isa_kernels[GD_ISA_COUNT] = {
 };
 
 /* The same of extensions. */
-static const bool extension_kernels[GD_CPU_EXTENSION_COUNT] = {
+static const bool extension_kernels[GD_CPU_EXTENSION_COUNT + 1] = {
 #ifdef GD_HAVE_AVX512_BF16
     [GD_CPU_AVX512_BF16] = true,
 #endif
@@ -171,6 +171,7 @@ static const bool extension_kernels[GD_CPU_EXTENSION_COUNT] = {
 #ifdef GD_HAVE_NEON_DOTPROD
     [GD_CPU_NEON_DOTPROD] = true,
 #endif
+    [GD_CPU_EXTENSION_COUNT] = false, /* C wants a value where there are no others */
 };
 
 static void detect(void)
