@@ -176,6 +176,34 @@ static void test_truncated_normal(void **state)
     assert_true(fabs(spread / N - variance) < 0.05 * variance);
 }
 
+/* In every dtype numbers lie below `high`, to which those just below it would round in f16 and bf16. */
+static void test_uniform_stays_below(void **state)
+{
+    (void)state;
+    static const gd_dtype dtypes[] = { GD_F32, GD_F16, GD_BF16 };
+    static const double bounds[][2] = { { 0, 1 }, { -3, 5 }, { -1, 0 }, { -5, -3 }, { 0, 1.003 } };
+    for (int d = 0; d < 3; d++)
+        for (int b = 0; b < 5; b++) {
+            const double low = bounds[b][0], high = bounds[b][1];
+            read_values(gd_cast(gd_uniform(context, GD_SHAPE(N), low, high, dtypes[d]), GD_F32));
+            double least = high, most = low;
+            for (int i = 0; i < N; i++) {
+                assert_true(values[i] >= low && values[i] < high);
+                least = fmin(least, values[i]);
+                most = fmax(most, values[i]);
+            }
+            /* Both ends are reached, within a few of N steps and two of bf16's. */
+            const double near = (high - low) * 8 / N + 0x1p-6 * fmax(fabs(low), fabs(high));
+            assert_true(least <= low + near && most >= high - near);
+            assert_true(fabs(mean_of(values) - (low + high) / 2) < 0.02 * (high - low));
+        }
+    for (int d = 0; d < 3; d++) {
+        read_values(gd_cast(gd_uniform(context, GD_SHAPE(N), 2, 2, dtypes[d]), GD_F32));
+        for (int i = 0; i < N; i++)
+            assert_true(values[i] == 2);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -183,6 +211,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_dropout_gradient_has_the_mask, open_context,
                                         close_context),
         cmocka_unit_test_setup_teardown(test_dropout_is_one_pass, open_context, close_context),
+        cmocka_unit_test_setup_teardown(test_uniform_stays_below, open_context, close_context),
         cmocka_unit_test_setup_teardown(test_bernoulli, open_context, close_context),
         cmocka_unit_test_setup_teardown(test_categorical, open_context, close_context),
         cmocka_unit_test_setup_teardown(test_truncated_normal, open_context, close_context),

@@ -11,6 +11,8 @@
 
 #include <math.h>
 
+#include "base/half.h"
+
 #include "graph/trace.h"
 
 static gd_status infer_random_bits(int n, const gd_layout *const *in, const void *attr,
@@ -106,6 +108,30 @@ static bool check_random(gd_context *context, gd_dtype dtype, const char *who)
 
 /* ---- distributions ---- */
 
+/* The largest number of f16 or bf16 below `high`. */
+static double half_below(double high, gd_dtype dtype)
+{
+    const bool is_f16 = dtype == GD_F16;
+    uint16_t bits = is_f16 ? gd_f32_to_f16((float)high) : gd_f32_to_bf16((float)high);
+    const float rounded = is_f16 ? gd_f16_to_f32(bits) : gd_bf16_to_f32(bits);
+    if ((double)rounded < high)
+        return (double)rounded;
+    if (rounded == 0)
+        bits = 0x8001; /* the least below 0 */
+    else
+        bits = (uint16_t)(rounded > 0 ? bits - 1 : bits + 1);
+    return (double)(is_f16 ? gd_f16_to_f32(bits) : gd_bf16_to_f32(bits));
+}
+
+/* The largest number of the dtype below `high`; `high` itself where the interval is empty. */
+static double number_below(double high, double low, gd_dtype dtype)
+{
+    if (dtype == GD_F64 || low == high)
+        return nextafter(high, low);
+    return gd_dtype_is_half(dtype) ? half_below(high, dtype)
+                                   : (double)nextafterf((float)high, (float)low);
+}
+
 static gd_tensor *build_uniform(gd_context *context, gd_shape shape, double low, double high,
                                 gd_dtype dtype)
 {
@@ -118,9 +144,8 @@ static gd_tensor *build_uniform(gd_context *context, gd_shape shape, double low,
     gd_tensor *u = unit(context, shape, compute, 0.0);
     gd_tensor *value = gd_add_scalar(gd_mul_scalar(u, high - low), low);
     /* Rounding may land on `high`, which is outside. */
-    double below =
-        compute == GD_F64 ? nextafter(high, low) : (double)nextafterf((float)high, (float)low);
-    return gd_as_dtype(gd_minimum(value, gd_number_like(value, below)), dtype);
+    gd_tensor *most = gd_number_like(value, number_below(high, low, dtype));
+    return gd_as_dtype(gd_minimum(value, most), dtype);
 }
 
 gd_tensor *gd_uniform(gd_context *context, gd_shape shape, double low, double high, gd_dtype dtype)
