@@ -304,6 +304,27 @@ static void mixup_mixes(void **state)
     }
 }
 
+/* Images and targets in f16 and bf16 are mixed in f32 and rounded once. */
+static void halves_are_mixed_in_f32(void **state)
+{
+    gd_context *gd = *state;
+    static const gd_dtype dtypes[] = { GD_F16, GD_BF16 };
+    gd_tensor *draws = some_draws(gd, 2, 2);
+    for (int d = 0; d < 2; d++) {
+        gd_tensor *x = gd_cast(some_images(gd), dtypes[d]),
+                  *y = gd_cast(three_targets(gd), dtypes[d]);
+        gd_tensor *mixed, *soft, *exact, *exact_soft;
+        assert_int_equal(gd_mixup(x, y, draws, 0.7, &mixed, &soft), GD_OK);
+        assert_int_equal(
+            gd_mixup(gd_cast(x, GD_F32), gd_cast(y, GD_F32), draws, 0.7, &exact, &exact_soft),
+            GD_OK);
+        assert_int_equal(gd_tensor_dtype(mixed), dtypes[d]);
+        assert_int_equal(gd_tensor_dtype(soft), dtypes[d]);
+        assert_true(gd_equal(mixed, gd_cast(exact, dtypes[d])));
+        assert_true(gd_equal(soft, gd_cast(exact_soft, dtypes[d])));
+    }
+}
+
 /* Each pixel is one of the two images', those of the other make a rectangle, and targets say how
  * large it is. */
 static void cutmix_pastes(void **state)
@@ -436,6 +457,7 @@ int main(void)
         context_test(noise_is_normal),
         context_test(shares_are_beta),
         context_test(mixup_mixes),
+        context_test(halves_are_mixed_in_f32),
         context_test(cutmix_pastes),
         context_test(refusals),
         context_test(one_channel),

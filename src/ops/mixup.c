@@ -50,7 +50,7 @@ static gd_tensor *next_of(gd_tensor *x)
     return gd_roll(x, 0, -1);
 }
 
-/* share * x + (1 - share) * next: share [n, 1, ..] of x's rank */
+/* share * x + (1 - share) * next, rounded once: share [n, 1, ..] of x's rank */
 static gd_tensor *blend(gd_tensor *x, gd_tensor *share)
 {
     if (!x || !share)
@@ -58,8 +58,10 @@ static gd_tensor *blend(gd_tensor *x, gd_tensor *share)
     gd_shape shape = { .rank = x->layout.rank };
     for (int i = 0; i < shape.rank; i++)
         shape.dim[i] = i ? 1 : -1;
-    share = gd_as_dtype(gd_reshape(share, shape), x->layout.dtype);
-    return gd_add(gd_mul(share, x), gd_mul(gd_rsub_scalar(share, 1), next_of(x)));
+    gd_tensor *wide = gd_widen(x);
+    share = wide ? gd_as_dtype(gd_reshape(share, shape), wide->layout.dtype) : NULL;
+    gd_tensor *next = gd_mul(gd_rsub_scalar(share, 1), next_of(wide));
+    return gd_round_like(gd_add(gd_mul(share, wide), next), x);
 }
 
 static gd_status give(gd_tensor *images, gd_tensor *targets, gd_tensor **mixed_images,
