@@ -242,6 +242,27 @@ static void test_compiled_running_statistics(void **state)
     assert_memory_equal(a, b, sizeof a);
 }
 
+/* Running statistics in f16 and bf16 are updated in f32 and rounded once. */
+static void test_running_statistics_in_halves(void **state)
+{
+    gd_context *gd = *state;
+    static const gd_dtype dtypes[] = { GD_F16, GD_BF16 };
+    const double mean = 77 / 256.0, var = 109 / 64.0; /* exact in each */
+    for (int d = 0; d < 2; d++) {
+        gd_tensor *x = gd_cast(ramp(gd, GD_SHAPE(2, 4, 3)), dtypes[d]);
+        statistics s[2];
+        for (int wide = 0; wide < 2; wide++) {
+            const gd_dtype dtype = wide ? GD_F32 : dtypes[d];
+            s[wide] = (statistics){ gd_full(gd, GD_SHAPE(4), mean, dtype),
+                                    gd_full(gd, GD_SHAPE(4), var, dtype) };
+            gd_tensor *in = gd_cast(x, dtype);
+            assert_non_null(train_batch_norm(&s[wide], 1, &in));
+        }
+        assert_true(gd_equal(s[0].mean, gd_cast(s[1].mean, dtypes[d])));
+        assert_true(gd_equal(s[0].var, gd_cast(s[1].var, dtypes[d])));
+    }
+}
+
 /* A row of equal numbers gives the bias; one whose squares overflow f32 is normalised all the same;
  * a NaN or an infinity stays in its row. */
 static void test_extreme_rows(void **state)
@@ -311,6 +332,7 @@ int main(void)
         TEST(test_channel_norms_as_torch),
         TEST(test_batch_norm_as_torch),
         TEST(test_compiled_running_statistics),
+        TEST(test_running_statistics_in_halves),
         TEST(test_extreme_rows),
         TEST(test_offset),
         TEST(test_errors),

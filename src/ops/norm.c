@@ -491,16 +491,17 @@ gd_tensor *gd_instance_norm_with(gd_tensor *x, gd_tensor *weight, gd_tensor *bia
 
 /* ---- batch normalisation ---- */
 
-/* running += momentum * (now - running); an effect. */
+/* running += momentum * (now - running), rounded once; an effect. */
 static bool update(gd_tensor *running, gd_tensor *now, double momentum)
 {
     if (!running)
         return true;
-    gd_tensor *value = gd_reshape(gd_as_dtype(gd_detach(now), running->layout.dtype),
+    const gd_dtype dtype = running->layout.dtype;
+    gd_tensor *value = gd_reshape(gd_as_dtype(gd_detach(now), gd_real_dtype(dtype)),
                                   GD_SHAPE(running->layout.shape[0]));
     gd_tensor *mixed =
-        gd_add(gd_mul_scalar(running, 1.0 - momentum), gd_mul_scalar(value, momentum));
-    return gd_assign(running, mixed) != NULL;
+        gd_add(gd_mul_scalar(gd_widen(running), 1.0 - momentum), gd_mul_scalar(value, momentum));
+    return gd_assign(running, gd_as_dtype(mixed, dtype)) != NULL;
 }
 
 /* All axes but that of the channels. */
