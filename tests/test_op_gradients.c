@@ -16,7 +16,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST_ELEMENTS 120 /* of the operands of a case: each costs four runs */
+#define MOST_ELEMENTS  120 /* of the operands of a case: each costs four runs */
+#define FEWEST_HALVES  8   /* in which gradients are compared with those in f32 */
+#define HALF_ROUNDINGS 16  /* by which a gradient in halves may be apart from that in f32 */
 
 static gd_context *devices[2];
 
@@ -275,6 +277,108 @@ static void test_second_derivatives(void **state)
     check_all(build_slope, "second derivative", MOST_ELEMENTS / 2);
 }
 
+/* ---- half precision against f32 ---- */
+
+/* A number that both halves hold for each element of t, as t's dtype. */
+static gd_tensor *seed_like(gd_context *context, gd_tensor *t, uint64_t state)
+{
+    numbers n = { state };
+    const int64_t count = gd_tensor_count(t);
+    float *eighths = malloc((size_t)count * sizeof *eighths + 1);
+    assert_non_null(eighths);
+    for (int64_t i = 0; i < count; i++)
+        eighths[i] = (float)(4 + numbers_next(&n) % 9) * (numbers_next(&n) % 2 ? 0.125F : -0.125F);
+    gd_tensor *seed = gd_from_host(context, gd_tensor_shape(t), GD_F32, eighths);
+    free(eighths);
+    return gd_cast(seed, gd_tensor_dtype(t));
+}
+
+/* The gradients by the leaves that are real numbers, of operands as they are or converted to f32. */
+static void take_gradients(const problem *p, bool in_f32, reading *out)
+{
+    gd_tensor *in[OP_MAX_OPERANDS] = { NULL }, *g[OP_MAX_OPERANDS];
+    placed at[OP_MAX_OPERANDS];
+    gd_tensor *leaves[OP_MAX_OPERANDS];
+    int count = 0;
+    gd_scope_begin(p->context);
+    for (int i = 0; i < p->row->operands; i++) {
+        operand o = p->o[i];
+        o.dtype = in_f32 && is_real(p, i) ? GD_F32 : o.dtype;
+        at[i] = operand_place(p->context, &o, true);
+        in[i] = at[i].view;
+        if (is_real(p, i))
+            leaves[count++] = at[i].leaf;
+    }
+    if (p->row->flags & OP_RANDOM)
+        gd_seed(p->context, p->seed);
+    gd_tensor *t = p->row->build(p->context, in, p->c->p);
+    if (!t)
+        fail_msg("%s: %s", p->name, gd_error_message());
+    gd_tensor *seed = seed_like(p->context, t, p->seed);
+    if (gd_grad(1, &t, &seed, count, leaves, g) != GD_OK)
+        fail_msg("%s: gd_grad: %s", p->name, gd_error_message());
+    for (int i = 0; i < count; i++)
+        out[i] = reading_take(g[i], p->name);
+    gd_scope_end(p->context);
+}
+
+/* Each rounding is of a value about as large as the largest element, or smaller; where elements are few, all of
+ * them may be small by cancellation. */
+static void check_half_gradient(const problem *p, int which, const reading *exact,
+                                const reading *actual, gd_dtype dtype)
+{
+    const double epsilon = dtype == GD_F16 ? 0x1p-10 : 0x1p-7;
+    double largest = 0;
+    assert_int_equal(actual->dtype, dtype);
+    assert_int_equal(actual->count, exact->count);
+    for (int64_t i = 0; i < exact->count; i++)
+        largest = fmax(largest, fabs(reading_value(exact, i)));
+    for (int64_t i = 0; i < exact->count && exact->count >= FEWEST_HALVES; i++) {
+        const double e = reading_value(exact, i), a = reading_value(actual, i);
+        if (!(fabs(a - e) <= HALF_ROUNDINGS * epsilon / 2 * largest))
+            fail_msg(
+                "%s: the gradient by element %lld of operand %d is %g, in f32 %g, of at most %g",
+                p->name, (long long)i, which, a, e, largest);
+    }
+}
+
+static void try_half_gradients(const op_row *row, int c, gd_dtype dtype, numbers *n)
+{
+    problem p = { .row = row, .c = &row->cases[c], .context = devices[1], .seed = numbers_next(n) };
+    reading half[OP_MAX_OPERANDS], exact[OP_MAX_OPERANDS];
+    int count = 0;
+    for (int i = 0; i < row->operands; i++) {
+        p.o[i] = operand_make(row, p.c, i, dtype, LAYOUT_CONTIGUOUS, false, n);
+        count += is_real(&p, i);
+    }
+    snprintf(p.name, sizeof p.name, "%s %s, case %d", row->name, gd_dtype_name(dtype), c);
+    take_gradients(&p, false, half);
+    take_gradients(&p, true, exact);
+    for (int i = 0; i < count; i++) {
+        check_half_gradient(&p, i, &exact[i], &half[i], dtype);
+        reading_free(&half[i]);
+        reading_free(&exact[i]);
+    }
+    for (int i = 0; i < row->operands; i++)
+        operand_free(&p.o[i]);
+}
+
+/* Gradients in f16 and bf16 are those in f32 but for a few roundings. */
+static void test_half_gradients(void **state)
+{
+    (void)state;
+    static const gd_dtype dtypes[] = { GD_F16, GD_BF16 };
+    for (int r = 0; r < op_row_count; r++) {
+        const op_row *row = op_rows[r];
+        numbers n = numbers_of(row, 22);
+        for (int c = 0; c < row->case_count && (row->flags & OP_DIFFERENTIABLE); c++)
+            for (int d = 0; d < 2; d++)
+                if (row->operands > 0 && op_row_takes(row, dtypes[d]))
+                    try_half_gradients(row, c, dtypes[d], &n);
+    }
+    assert_int_equal(watch_faults(), 0);
+}
+
 /* ---- softmax against its Jacobian ---- */
 
 /* d softmax_i / d x_j = s_i (i == j) - s_i s_j, written out, times g: what the vector-Jacobian
@@ -513,6 +617,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(test_gradients, clear_error),
         cmocka_unit_test_setup(test_second_derivatives, clear_error),
+        cmocka_unit_test_setup(test_half_gradients, clear_error),
         cmocka_unit_test_setup(test_softmax_jacobian, clear_error),
         cmocka_unit_test_setup(test_where_differences_fail, clear_error),
     };

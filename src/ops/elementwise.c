@@ -118,6 +118,28 @@ static gd_tensor *gd_lower_exponent(gd_tensor *y)
     return one ? gd_sub(y, gd_as_dtype(one, y->layout.dtype)) : NULL;
 }
 
+/* y x^(y - 1). In f16 and bf16 y - 1 would be another exponent. */
+static gd_tensor *gd_pow_slope(gd_tensor *x, gd_tensor *y)
+{
+    gd_tensor *base = gd_widen(x), *power = gd_widen(y);
+    return gd_as_dtype(gd_mul(power, gd_pow(base, gd_lower_exponent(power))), x->layout.dtype);
+}
+
+/* x^(y - 1) (y ln x + 1), in the same way. */
+static gd_tensor *gd_pow_log_by_base(gd_tensor *x, gd_tensor *y)
+{
+    gd_tensor *base = gd_widen(x), *power = gd_widen(y);
+    gd_tensor *slope = gd_mul(gd_pow(base, gd_add_scalar(power, -1.0)),
+                              gd_add_scalar(gd_mul(power, gd_log(base)), 1.0));
+    return gd_as_dtype(slope, x->layout.dtype);
+}
+
+/* x / y without the digits behind the point. In f16 and bf16 the quotient could round up to a whole number. */
+static gd_tensor *gd_whole_quotient(gd_tensor *x, gd_tensor *y)
+{
+    return gd_as_dtype(gd_trunc(gd_div(gd_widen(x), gd_widen(y))), x->layout.dtype);
+}
+
 /* A derivative of pow_log, 0 where that is 0 by definition. */
 static gd_tensor *gd_pow_log_slope(gd_tensor *x, gd_tensor *y, gd_tensor *slope)
 {
