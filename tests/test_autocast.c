@@ -65,6 +65,7 @@ static const function_rule function_rules[] = {
     { "bce_with_logits", FULL, 0 },
     { "bce_pos_weight", FULL, 0 },
     { "focal", FULL, 0 },
+    { "focal_other", FULL, 0 },
     { "hinge", FULL, 0 },
     { "hinge_embedding", FULL, 0 },
     { "kl_div", FULL, 0 },
@@ -143,15 +144,11 @@ static void try_row(gd_context *gd, const op_row *row, const op_case *c, gd_dtyp
 /* Rows that are several functions, each with its rule. */
 static bool is_program(const op_row *row)
 {
-    static const char *const names[] = { "checkpoint",
-                                         "call",
-                                         "call_result",
-                                         "fused",
-                                         "extra_result",
-                                         "matmul_relu_grad",
-                                         "recurrent_result",
-                                         "recurrent_plain",
-                                         "adam" };
+    static const char *const names[] = { "checkpoint",         "call",
+                                         "call_result",        "fused",
+                                         "extra_result",       "matmul_relu_grad",
+                                         "recurrent_result",   "recurrent_plain",
+                                         "recurrent_positive", "adam" };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(row->name, names[i]) == 0)
             return true;

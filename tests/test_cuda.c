@@ -60,7 +60,7 @@ static void expect_nothing_left(void)
 static int open_contexts(void **state)
 {
     (void)state;
-    cpu = gd_open("cpu", .threads = 2);
+    cpu = device_rows_open_cpu();
     device = gd_open("cuda", .threads = 2);
     if (!device)
         print_error("%s\n", gd_error_message());

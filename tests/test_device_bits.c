@@ -66,7 +66,7 @@ int main(void)
         printf("skipped: GRADUS_TEST_DEVICE names no device that compiles\n");
         return NO_DEVICE;
     }
-    contexts[0] = gd_open("cpu", .threads = 2);
+    contexts[0] = device_rows_open_cpu();
     contexts[1] = gd_open(test_device(), .threads = 2);
     if (!contexts[0] || !contexts[1]) {
         printf("%s\n", gd_error_message());

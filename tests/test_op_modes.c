@@ -150,16 +150,6 @@ static void check_compiled(gd_context *context, const op_row *row, int c, gd_dty
         operand_free(&o[i]);
 }
 
-static bool takes(const op_row *row, gd_dtype dtype)
-{
-    if (row->operands == 0)
-        return dtype == GD_F32;
-    if ((row->flags & OP_INTEGERS_ONLY) ||
-        (row->operands == 1 && row->operand[0].kind == OPERAND_INDEX))
-        return dtype == GD_I32 || dtype == GD_I64;
-    return !(row->flags & OP_FLOATS_ONLY) || dtype == GD_F32 || dtype == GD_F64;
-}
-
 static void check_device(gd_context *context)
 {
     static const gd_dtype dtypes[] = { GD_F32,  GD_F64, GD_I32, GD_BF16,
@@ -169,7 +159,7 @@ static void check_device(gd_context *context)
         numbers n = numbers_of(op_rows[r], 41);
         for (int c = 0; c < op_rows[r]->case_count; c++)
             for (int d = 0; d < COUNT(dtypes); d++)
-                if (takes(op_rows[r], dtypes[d]) &&
+                if (op_row_takes(op_rows[r], dtypes[d]) &&
                     (test_tries(&number) || op_row_is_named(op_rows[r])))
                     check_compiled(context, op_rows[r], c, dtypes[d], (c + d) % LAYOUT_COUNT, &n);
     }
@@ -332,9 +322,9 @@ static void test_threads(void **state)
             if (!l->row && !test_tries_alike(&number)) /* one loop for all elementwise ops */
                 continue;
             numbers n = numbers_of(op_rows[r], 51);
-            for (int d = 0; d < (TEST_UNDER_TSAN || TEST_UNDER_MEMORY_CHECKS ? 1 : COUNT(dtypes));
-                 d++)
-                if (takes(op_rows[r], dtypes[d]))
+            const bool one_dtype = TEST_UNDER_TSAN || TEST_UNDER_MEMORY_CHECKS;
+            for (int d = 0; d < (one_dtype ? 1 : COUNT(dtypes)); d++)
+                if (op_row_takes(op_rows[r], dtypes[d]))
                     check_threads(context, op_rows[r], &l->operands, dtypes[d], &n);
         }
     assert_int_equal(watch_faults(), 0);

@@ -32,7 +32,7 @@ static gd_context *cpu, *device;
 static int open_contexts(void **state)
 {
     (void)state;
-    cpu = gd_open("cpu", .threads = 2);
+    cpu = device_rows_open_cpu();
     device = gd_open("opencl", .threads = 2);
     return cpu && device ? 0 : -1;
 }

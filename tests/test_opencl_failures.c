@@ -261,7 +261,7 @@ static void open_without_f64(gd_context *contexts[2], cl_bitfield bits, const ch
     failing.arm(NULL, 0, false, 0);
     assert_int_equal(setenv("GRADUS_F64", ops, 1), 0);
     failing.without(CL_DEVICE_DOUBLE_FP_CONFIG, bits);
-    contexts[0] = gd_open("cpu", .threads = 2);
+    contexts[0] = device_rows_open_cpu();
     contexts[1] = gd_open("opencl:0", .threads = 2);
     assert_non_null(contexts[0]);
     assert_non_null(contexts[1]);

@@ -8,6 +8,7 @@
 #include "support/device_rows.h"
 
 #include "backend/gpu/gpu.h"
+#include "base/cpu.h"
 #include "graph/context.h"
 #include "tensor/element.h"
 
@@ -18,6 +19,11 @@
 
 enum { MANY = 4099 };
 static const gd_dtype floats[4] = { GD_F32, GD_F64, GD_BF16, GD_F16 };
+
+gd_context *device_rows_open_cpu(void)
+{
+    return open_cpu_unwatched(gd_isa_name(gd_isa_choose()), 2);
+}
 
 static gd_tensor *build(gd_context *context, const op_row *row, const operand *o, const int64_t *p)
 {

@@ -11,6 +11,8 @@
 
 #include "support/tensors.h"
 
+/* The CPU whose bits devices give: without extensions that multiply bf16, whose bits are their own. */
+gd_context *device_rows_open_cpu(void);
 /* A case of a row, its operands' layouts from number `arrangement` on; whether the device did without
  * its host. */
 bool device_row_gives_the_cpus_bits(gd_context *const contexts[2], const op_row *row,

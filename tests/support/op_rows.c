@@ -9,6 +9,7 @@
 #include "ops/adam.h"
 #include "ops/random.h"
 #include "ops/attrs.h"
+#include "ops/internal.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -51,8 +52,10 @@ OP(iota, 0, E, RESULT_FREE, 0,
    gd_arange(context, (double)p[0], (double)p[1], (double)p[2], (gd_dtype)p[3]), { 0 })
 
 static const op_case random_bits_cases[] = {
-    { .p = { 2, 5, 7, GD_F32 } }, { .p = { 0, 0, 0, GD_F32 } },  { .p = { 2, 5, 7, GD_F64 } },
-    { .p = { 1, 0, 0, GD_F64 } }, { .p = { 1, 13, 0, GD_F16 } }, { .p = { 2, 3, 1031, GD_F32 } },
+    { .p = { 2, 5, 7, GD_F32 } },     { .p = { 0, 0, 0, GD_F32 } },
+    { .p = { 2, 5, 7, GD_F64 } },     { .p = { 1, 0, 0, GD_F64 } },
+    { .p = { 1, 13, 0, GD_F16 } },    { .p = { 2, 3, 1031, GD_F32 } },
+    { .p = { 2, 3, 1031, GD_BF16 } },
 };
 static const op_refusal random_bits_refusals[] = {
     { GD_ERR_SHAPE, .p = { 1, -5, 0, GD_F32 } },
@@ -68,7 +71,7 @@ FUNCTION(normal, 0, OP_RANDOM, RESULT_FREE, 8,
 
 static const op_case linspace_cases[] = {
     { .p = { 0, 1, 7, GD_F32 } }, { .p = { 5, -5, 13, GD_F64 } }, { .p = { 2, 3, 1, GD_F32 } },
-    { .p = { 2, 3, 0, GD_F32 } }, { .p = { -1, 1, 5, GD_BF16 } },
+    { .p = { 2, 3, 0, GD_F32 } }, { .p = { -1, 1, 5, GD_BF16 } }, { .p = { 0, 1, 11, GD_F16 } },
 };
 static const op_refusal linspace_refusals[] = {
     { GD_ERR_INVALID, .p = { 0, 1, -1, GD_F32 } },
@@ -79,7 +82,9 @@ FUNCTION(linspace, 0, E, RESULT_FREE, 0,
 
 static const op_case eye_cases[] = { { .p = { 5, GD_F32 } },
                                      { .p = { 0, GD_F64 } },
-                                     { .p = { 1, GD_I32 } } };
+                                     { .p = { 1, GD_I32 } },
+                                     { .p = { 3, GD_F16 } },
+                                     { .p = { 2, GD_BF16 } } };
 FUNCTION_SAFE(eye, 0, E, RESULT_FREE, 0, gd_eye(context, p[0], (gd_dtype)p[1]), { 0 })
 
 /* ---- movement ---- */
@@ -427,7 +432,9 @@ OP(scatter_add, 3, D | OP_SUM, RESULT_NUMERIC, 8, gd_scatter_add(x, y, z, (int)p
 
 static const op_case one_hot_cases[] = { { { SHAPE(5, 3) }, { 5, GD_F32 } },
                                          { { NUMBER }, { 7, GD_I64 } },
-                                         { { SHAPE(3) }, { 2, GD_BOOL } } };
+                                         { { SHAPE(3) }, { 2, GD_BOOL } },
+                                         { { SHAPE(3) }, { 5, GD_F16 } },
+                                         { { SHAPE(3) }, { 5, GD_BF16 } } };
 static const op_refusal one_hot_refusals[] = {
     { GD_ERR_DTYPE, { SHAPE(5) }, { GD_F32 }, { 5, GD_F32 } },
     { GD_ERR_INVALID, { SHAPE(5) }, { GD_I32 }, { -1, GD_F32 } }
@@ -475,8 +482,17 @@ static const op_refusal cross_entropy_grad_refusals[] = {
     { GD_ERR_SHAPE, { SHAPE(5, 7), SHAPE(4), SHAPE(5) }, { GD_F32, GD_I64, GD_F32 }, { 0 } },
     { GD_ERR_INVALID, { SHAPE(9, 1), SHAPE(9), SHAPE(9) }, { GD_F32, GD_I64, GD_F32 }, { 0 } },
 };
-OP(cross_entropy_grad, 3, D | OP_FLOATS_ONLY, RESULT_SAME, 64,
-   gd_apply(NULL, GD_OP_cross_entropy_grad, 3, in, &(gd_rounded_attr){ 0 }), VALUES(-4, 1),
+/* Logits in halves as they are where the device reads them so and no derivatives follow, as gd_cross_entropy has it. */
+static gd_tensor *class_gradient(gd_tensor *const *in)
+{
+    const gd_rounded_attr attr = { 0 };
+    gd_tensor *given[3] = { in[0], in[1], gd_widen(in[2]) };
+    if (!in[0] || !in[2] || gd_has_history(in[0]) || gd_has_history(in[2]) ||
+        !gd_may_read_halves(GD_OP_cross_entropy_grad, 3, given, &attr))
+        given[0] = gd_widen(in[0]);
+    return gd_apply(NULL, GD_OP_cross_entropy_grad, 3, given, &attr);
+}
+OP(cross_entropy_grad, 3, D | OP_FLOATS_ONLY, RESULT_SUMS, 64, class_gradient(in), VALUES(-4, 1),
    INDICES(5), VALUES(0.5, 2))
 
 static const op_case cross_entropy_mean_cases[] = { { .shape = { SHAPE(5, 7), SHAPE(5) } },
@@ -549,8 +565,8 @@ static gd_tensor *adam_results(gd_tensor *x, gd_tensor *y, gd_tensor *z)
         one[r] = gd_reshape(out[r], GD_SHAPE(gd_tensor_count(x)));
     return gd_concat(GD_ADAM_RESULTS, one, 0);
 }
-OP_SAFE(adam, 3, E | OP_FLOATS_ONLY, RESULT_SAME, 0, adam_results(x, y, z), VALUES(-2, 2),
-        VALUES(-2, 2), VALUES(0.5, 2))
+OP_SAFE(adam, 3, E | OP_FLOATS_ONLY | OP_NO_HALVES, RESULT_SAME, 0, adam_results(x, y, z),
+        VALUES(-2, 2), VALUES(-2, 2), VALUES(0.5, 2))
 
 /* The same with moments in bf16, which the next words of the stream round. */
 #define adam_bf16_cases adam_cases
@@ -570,8 +586,8 @@ static gd_tensor *adam_bf16_results(gd_tensor *x, gd_tensor *y, gd_tensor *z)
         one[r] = gd_cast(gd_reshape(out[r], GD_SHAPE(gd_tensor_count(x))), gd_tensor_dtype(x));
     return gd_concat(GD_ADAM_RESULTS, one, 0);
 }
-OP_SAFE(adam_bf16, 3, E | OP_FLOATS_ONLY | OP_RANDOM, RESULT_SAME, 0, adam_bf16_results(x, y, z),
-        VALUES(-2, 2), VALUES(-2, 2), VALUES(0.5, 2))
+OP_SAFE(adam_bf16, 3, E | OP_FLOATS_ONLY | OP_NO_HALVES | OP_RANDOM, RESULT_SAME, 0,
+        adam_bf16_results(x, y, z), VALUES(-2, 2), VALUES(-2, 2), VALUES(0.5, 2))
 
 /* ---- what the compiler makes of several ops (test_op_modes.c sees to it that it does) ---- */
 
@@ -630,7 +646,7 @@ OP_SAFE(extra_result, 2, E | OP_DIFFERENTIABLE, RESULT_NUMERIC, 0, three_results
     _(nan_to_num) _(lerp) _(flatten) _(movedim) _(squeeze_all) _(ones_like) _(full_like)           \
     _(randint)
 /* op_rows_attention.c */
-#define ATTENTION_FUNCTIONS(_) _(attention_plain) _(recurrent_plain) _(rope)
+#define ATTENTION_FUNCTIONS(_) _(attention_plain) _(recurrent_plain) _(recurrent_positive) _(rope)
 /* op_rows_conv.c */
 #define CONV_FUNCTIONS(_)                                                                          \
     _(conv_without_bias) _(conv_transpose) _(adaptive_avg_pool) _(adaptive_max_pool)               \
@@ -697,9 +713,9 @@ bool op_row_takes(const op_row *row, gd_dtype dtype)
         return dtype == GD_I64 || dtype == GD_I32;
     if (row->flags & OP_INTEGERS_ONLY)
         return !gd_dtype_is_float(dtype);
-    if (row->flags & OP_FLOATS_ONLY)
-        return dtype == GD_F32 || dtype == GD_F64;
-    return true;
+    if (gd_dtype_is_half(dtype))
+        return !(row->flags & OP_NO_HALVES);
+    return gd_dtype_is_float(dtype) || !(row->flags & OP_FLOATS_ONLY);
 }
 
 /* ---- large operands ---- */

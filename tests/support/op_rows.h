@@ -49,6 +49,7 @@ typedef enum result_rule {
     RESULT_BOOL,
     RESULT_I64,
     RESULT_F32,
+    RESULT_SUMS, /* the operands' dtype, f32 of halves */
     RESULT_FREE, /* not checked */
 } result_rule;
 
@@ -57,14 +58,15 @@ enum {
     OP_EXACT = 1 << 1, /* every back end gives the same bits as the reference */
     OP_SUM = 1 << 2, /* adds many terms: exact on small whole numbers, else within the tolerance */
     OP_INTEGERS_ONLY = 1 << 3, /* floats are refused */
-    OP_FLOATS_ONLY = 1 << 4,
-    OP_RANDOM = 1 << 5,      /* reads the context's random stream */
-    OP_NO_SPECIALS = 1 << 6, /* NaN and infinities are not tried (as indices, …) */
-    OP_MUST_VARY = 1 << 7,   /* not tried on operands that are equal along an axis: the result is 0
+    OP_FLOATS_ONLY = 1 << 4,   /* and halves, unless OP_NO_HALVES */
+    OP_RANDOM = 1 << 5,        /* reads the context's random stream */
+    OP_NO_SPECIALS = 1 << 6,   /* NaN and infinities are not tried (as indices, …) */
+    OP_MUST_VARY = 1 << 7,  /* not tried on operands that are equal along an axis: the result is 0
                                 but for rounding */
-    OP_COMPOUND = 1 << 8,    /* one op whose formula rounds several times: the oracle, which rounds
+    OP_COMPOUND = 1 << 8,   /* one op whose formula rounds several times: the oracle, which rounds
                                 once, is within `ulp` of the reference, not within 1 */
-    OP_ONCE = 1 << 12,       /* has first derivatives only; asking for second ones is refused */
+    OP_ONCE = 1 << 12,      /* has first derivatives only; asking for second ones is refused */
+    OP_NO_HALVES = 1 << 13, /* not tried in f16 and bf16; test_ops.c has the reasons */
 };
 
 typedef struct op_row {

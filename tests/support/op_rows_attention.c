@@ -2,7 +2,10 @@
  * Dropout, and what only larger operands show, is in test_attention.c. */
 #include "support/op_row_macros.h"
 
+#include "backend/backend.h"
 #include "graph/apply.h"
+#include "graph/context.h"
+#include "graph/dtypes.h"
 #include "graph/node.h"
 #include "ops/attrs.h"
 
@@ -25,9 +28,29 @@ static gd_tensor *mask_of(gd_tensor *q, gd_tensor *k, int64_t kind)
     gd_tensor *may = gd_logical_and(some, gd_ne(i, gd_scalar(context, 1, GD_I64)));
     if (kind == 1)
         return may;
-    gd_dtype dtype = gd_tensor_dtype(q);
+    gd_dtype dtype = gd_sums_dtype(gd_tensor_dtype(q));
     gd_tensor *bias = gd_mul_scalar(gd_cast(gd_sub(i, j), dtype), 0.125);
     return gd_where(may, bias, gd_full(context, GD_SCALAR, -INFINITY, dtype));
+}
+
+/* The op as builders record it: of halves where the device takes them so, else of f32. */
+static gd_tensor *apply_as_taken(gd_op_id id, int n, gd_tensor **in, const void *attr)
+{
+    const gd_layout *layouts[GD_OP_MAX_INPUTS];
+    for (int i = 0; i < n; i++) {
+        if (!in[i])
+            return NULL;
+        layouts[i] = &in[i]->layout;
+    }
+    const gd_context *context = in[0]->context;
+    const gd_dtype dtype = layouts[0]->dtype;
+    const bool widens =
+        gd_dtype_is_half(dtype) && (!gd_dtype_set_has(context->device->half_products, dtype) ||
+                                    !gd_op_is_taken(context, id, n, layouts, attr));
+    for (int i = 0; i < n && widens; i++)
+        if (layouts[i]->dtype == dtype)
+            in[i] = gd_cast(in[i], GD_F32);
+    return gd_apply(NULL, id, n, in, attr);
 }
 
 /* p: causal, kind of mask. Wherever terms cancel, 8 is added to a row's result, so that units in
@@ -36,7 +59,7 @@ static gd_tensor *packed(gd_tensor *const *in, const int64_t *p)
 {
     gd_tensor *inputs[4] = { in[0], in[1], in[2], mask_of(in[0], in[1], p[1]) };
     gd_attention_attr attr = { .scale = 0.5, .causal = p[0] != 0, .has_mask = p[1] != 0 };
-    return gd_apply(NULL, GD_OP_attention, p[1] ? 4 : 3, inputs, &attr);
+    return apply_as_taken(GD_OP_attention, p[1] ? 4 : 3, inputs, &attr);
 }
 
 static const op_case attention_cases[] = {
@@ -63,7 +86,7 @@ static const op_refusal attention_refusals[] = {
     { GD_ERR_SHAPE, { SHAPE(3, 2, 5, 3), SHAPE(2, 2, 5, 3), SHAPE(2, 2, 5, 3) }, F32_3, { 0 } },
     { GD_ERR_SHAPE, { SHAPE(2, 5, 0), SHAPE(2, 5, 0), SHAPE(2, 5, 3) }, F32_3, { 0 } },
 };
-OP(attention, 3, OP_FLOATS_ONLY | OP_NO_SPECIALS, RESULT_SAME, 128, gd_add_scalar(packed(in, p), 8),
+OP(attention, 3, OP_FLOATS_ONLY | OP_NO_SPECIALS, RESULT_SUMS, 128, gd_add_scalar(packed(in, p), 8),
    VALUES(-2, 2), VALUES(-2, 2), VALUES(0.5, 2))
 
 /* p: causal, kind of mask, dtype of k and v: 0 bf16, 1 i8. Their numbers are whole, and exact in either. */
@@ -121,7 +144,7 @@ static gd_tensor *grad_of(gd_tensor *const *in, const int64_t *p)
     gd_attention_attr attr = {
         .scale = 0.5, .causal = p[0] != 0, .has_mask = p[1] != 0, .is_joined = p[2] != 0
     };
-    return gd_add_scalar(gd_apply(NULL, GD_OP_attention_grad, p[1] ? 6 : 5, inputs, &attr), 8);
+    return gd_add_scalar(apply_as_taken(GD_OP_attention_grad, p[1] ? 6 : 5, inputs, &attr), 8);
 }
 
 static const op_case attention_grad_cases[] = {
@@ -138,7 +161,7 @@ static const op_refusal attention_grad_refusals[] = {
     { GD_ERR_SHAPE, { SHAPE(2, 5, 3), SHAPE(2, 2, 7, 3), SHAPE(2, 5, 3) }, F32_3, { 0, 0, 1 } },
     { GD_ERR_SHAPE, { SHAPE(2, 5, 3), SHAPE(2, 2, 7, 3), SHAPE(2, 5, 4) }, F32_3, { 0 } },
 };
-OP(attention_grad, 3, D | OP_FLOATS_ONLY | OP_NO_SPECIALS, RESULT_SAME, 64, grad_of(in, p),
+OP(attention_grad, 3, D | OP_FLOATS_ONLY | OP_NO_SPECIALS, RESULT_SUMS, 64, grad_of(in, p),
    VALUES(-2, 2), VALUES(-1, 1), VALUES(-1, 1))
 
 /* ---- recurrent networks: operands z, weight [width, gates * width] and first h [batch, width].
@@ -162,12 +185,12 @@ static gd_tensor *run(gd_tensor *const *in, const int64_t *p, gd_tensor **c)
                         .last_cell = c);
 }
 
-/* h of all steps, and of LSTM the last c as one more. 8 is added as above. */
+/* h of all steps, and of LSTM the last c as one more. */
 static gd_tensor *outcome(gd_tensor *const *in, const int64_t *p)
 {
     gd_tensor *c = NULL, *h = run(in, p, &c);
     gd_tensor *all[2] = { h, c ? gd_unsqueeze(c, 1) : NULL };
-    return gd_add_scalar(c ? gd_concat(2, all, 1) : h, 8);
+    return c ? gd_concat(2, all, 1) : h;
 }
 
 static const op_case recurrent_result_cases[] = {
@@ -187,8 +210,9 @@ static const op_refusal recurrent_result_refusals[] = {
     { GD_ERR_SHAPE, { SHAPE(2, 0, 3), SHAPE(3, 3), SHAPE(2, 3) }, F32_3, { GD_CELL_RNN } },
     { GD_ERR_INVALID, { SHAPE(2, 2, 3), SHAPE(3, 3), SHAPE(2, 3) }, F32_3, { 4 } },
 };
-OP(recurrent_result, 3, D | OP_FLOATS_ONLY | OP_NO_SPECIALS | OP_ONCE, RESULT_SAME, 64,
-   outcome(in, p), VALUES(-2, 2), VALUES(-1, 1), VALUES(-1, 1))
+/* 8 is added as above. */
+OP(recurrent_result, 3, D | OP_FLOATS_ONLY | OP_NO_HALVES | OP_NO_SPECIALS | OP_ONCE, RESULT_SAME,
+   64, gd_add_scalar(outcome(in, p), 8), VALUES(-2, 2), VALUES(-1, 1), VALUES(-1, 1))
 
 /* What is kept, as a whole. */
 static gd_tensor *kept(gd_tensor *const *in, const int64_t *p)
@@ -206,8 +230,8 @@ static const op_case recurrent_cases[] = {
     { { SHAPE(2, 3, 12), SHAPE(3, 12), SHAPE(2, 3) }, { GD_CELL_LSTM, 1 } },
     { { SHAPE(2, 3, 9), SHAPE(3, 9), SHAPE(2, 3) }, { GD_CELL_GRU } },
 };
-OP_SAFE(recurrent, 3, OP_FLOATS_ONLY | OP_NO_SPECIALS, RESULT_SAME, 64, kept(in, p), VALUES(-2, 2),
-        VALUES(-1, 1), VALUES(-1, 1))
+OP_SAFE(recurrent, 3, OP_FLOATS_ONLY | OP_NO_HALVES | OP_NO_SPECIALS, RESULT_SAME, 64, kept(in, p),
+        VALUES(-2, 2), VALUES(-1, 1), VALUES(-1, 1))
 
 /* The gradient for one of h made of z. */
 static gd_tensor *back(gd_tensor *const *in, const int64_t *p)
@@ -237,16 +261,29 @@ static const op_case recurrent_grad_cases[] = {
     { { SHAPE(2, 3, 12), SHAPE(3, 12), SHAPE(2, 3) }, { GD_CELL_LSTM, 1 } },
     { { SHAPE(2, 3, 9), SHAPE(3, 9), SHAPE(2, 3) }, { GD_CELL_GRU, 0, 1 } },
 };
-OP_SAFE(recurrent_grad, 3, OP_FLOATS_ONLY | OP_NO_SPECIALS, RESULT_SAME, 64, back(in, p),
-        VALUES(-2, 2), VALUES(-1, 1), VALUES(-1, 1))
+OP_SAFE(recurrent_grad, 3, OP_FLOATS_ONLY | OP_NO_HALVES | OP_NO_SPECIALS, RESULT_SAME, 64,
+        back(in, p), VALUES(-2, 2), VALUES(-1, 1), VALUES(-1, 1))
 
 static const op_case recurrent_plain_cases[] = {
     { { SHAPE(2, 2, 3), SHAPE(3, 3), SHAPE(2, 3) }, { GD_CELL_RNN, 0, 1, 1 } },
     { { SHAPE(2, 2, 8), SHAPE(2, 8), SHAPE(2, 2) }, { GD_CELL_LSTM, 1, 1, 1 } },
     { { SHAPE(2, 2, 6), SHAPE(2, 6), SHAPE(2, 2) }, { GD_CELL_GRU, 0, 1, 1 } },
 };
-FUNCTION_SAFE(recurrent_plain, 3, D | OP_FLOATS_ONLY | OP_NO_SPECIALS, RESULT_SAME, 64,
-              outcome(in, p), VALUES(-2, 2), VALUES(-1, 1), VALUES(-1, 1))
+FUNCTION_SAFE(recurrent_plain, 3, D | OP_FLOATS_ONLY | OP_NO_HALVES | OP_NO_SPECIALS, RESULT_SAME,
+              64, gd_add_scalar(outcome(in, p), 8), VALUES(-2, 2), VALUES(-1, 1), VALUES(-1, 1))
+
+/* Of positive numbers no terms cancel, and nothing is added, which would round halves again. */
+static const op_case recurrent_positive_cases[] = {
+    { { SHAPE(2, 3, 4), SHAPE(4, 4), SHAPE(2, 4) }, { GD_CELL_RNN_RELU } },
+    { { SHAPE(3, 2, 3), SHAPE(3, 3), SHAPE(3, 3) }, { GD_CELL_RNN, 1, 1 } },
+    { { SHAPE(3, 3, 8), SHAPE(2, 8), SHAPE(3, 2) }, { GD_CELL_LSTM, 1, 1 } },
+    { { SHAPE(3, 3, 6), SHAPE(2, 6), SHAPE(3, 2) }, { GD_CELL_GRU, 0, 1 } },
+    { { SHAPE(0, 3, 8), SHAPE(2, 8), SHAPE(0, 2) }, { GD_CELL_LSTM } },
+    { { SHAPE(2, 2, 8), SHAPE(2, 8), SHAPE(2, 2) }, { GD_CELL_LSTM, 0, 1, 1 } },
+    { { SHAPE(2, 2, 6), SHAPE(2, 6), SHAPE(2, 2) }, { GD_CELL_GRU, 1, 0, 1 } },
+};
+FUNCTION_SAFE(recurrent_positive, 3, D | OP_FLOATS_ONLY | OP_NO_SPECIALS | OP_ONCE, RESULT_SAME, 64,
+              outcome(in, p), VALUES(0.125, 1), VALUES(0.125, 1), VALUES(0.125, 1))
 
 /* ---- positions. p: start, halves ---- */
 

@@ -199,7 +199,7 @@ static gd_tensor *reachable(gd_tensor *t)
 {
     return t ? gd_where(gd_isinf(t), gd_zeros_like(t), t) : NULL;
 }
-OP(ctc_alpha, 2, DF | OP_ONCE, RESULT_SAME, 64,
+OP(ctc_alpha, 2, DF | OP_NO_HALVES | OP_ONCE, RESULT_SAME, 64,
    x &&y ? reachable(gd_apply2(GD_OP_ctc_alpha, x, y, NULL)) : NULL, VALUES(-4, -2), TRUTH)
 
 static const op_case ctc_alpha_grad_cases[] = {
@@ -218,11 +218,11 @@ static const op_refusal ctc_alpha_grad_refusals[] = {
       { GD_F32, GD_BOOL, GD_F64 },
       { 0 } },
 };
-OP(ctc_alpha_grad, 3, OP_FLOATS_ONLY, RESULT_SAME, 64,
+OP(ctc_alpha_grad, 3, OP_FLOATS_ONLY | OP_NO_HALVES, RESULT_SAME, 64,
    x &&y &&z ? gd_apply(NULL, GD_OP_ctc_alpha_grad, 3, in, NULL) : NULL, VALUES(-4, -2), TRUTH,
    VALUES(0.5, 2))
 
-/* Scores [time, n, classes], targets [n, length] of classes 1 … 4, their lengths [n]. */
+/* Logarithms of probabilities [time, n, classes], targets [n, length] of classes 1 … 4, their lengths [n]. */
 static const op_case ctc_cases[] = {
     { .shape = { SHAPE(6, 2, 5), SHAPE(2, 3), SHAPE(2) } },
     { .shape = { SHAPE(4, 3, 5), SHAPE(3, 2), SHAPE(3) } },
@@ -248,8 +248,7 @@ static gd_tensor *ctc_of(gd_tensor *x, gd_tensor *y, gd_tensor *z)
         gd_full(gd_tensor_context(x), GD_SHAPE(shape.dim[1]), (double)shape.dim[0], GD_I64);
     gd_tensor *lengths = gd_minimum(
         z, gd_scalar(gd_tensor_context(z), (double)gd_tensor_shape(y).dim[1], gd_tensor_dtype(z)));
-    return gd_ctc(shape.rank ? gd_log_softmax(x, -1) : x, y, times, lengths,
-                  .reduction = GD_REDUCE_NONE, .zero_infinity = true);
+    return gd_ctc(x, y, times, lengths, .reduction = GD_REDUCE_NONE, .zero_infinity = true);
 }
-FUNCTION(ctc, 3, DF | OP_ONCE | OP_NO_SPECIALS, RESULT_FLOAT, 256, ctc_of(x, y, z), VALUES(-2, 2),
+FUNCTION(ctc, 3, DF | OP_ONCE | OP_NO_SPECIALS, RESULT_FLOAT, 256, ctc_of(x, y, z), VALUES(-4, -1),
          { 1, 5, OPERAND_INDEX }, INDICES(4))

@@ -34,6 +34,8 @@ static gd_tensor *gradient(gd_tensor *x, gd_tensor *g, gd_tensor *weight, const 
 {
     if (!x || !g || !weight)
         return NULL;
+    if (gd_dtype_is_half(gd_tensor_dtype(weight)))
+        weight = gd_cast(weight, GD_F32);
     gd_norm_attr attr = { .epsilon = 1e-3, .center = (int32_t)p[0], .parts = (int32_t)p[1] };
     return gd_add_scalar(gd_normalize_grad(x, g, weight, &attr), 64);
 }
@@ -54,7 +56,7 @@ static const op_refusal normalize_grad_refusals[] = {
     { GD_ERR_SHAPE, { NUMBER, NUMBER, SHAPE(1) }, { GD_F32, GD_F32, GD_F32 }, { 1, 2 } },
     { GD_ERR_DTYPE, { SHAPE(5, 7), SHAPE(5, 7), SHAPE(7) }, { GD_I32, GD_I32, GD_I32 }, { 1, 2 } },
 };
-OP(normalize_grad, 3, DV | OP_FLOATS_ONLY, RESULT_SAME, 8, gradient(x, y, z, p), VALUES(-4, 4),
+OP(normalize_grad, 3, DV | OP_FLOATS_ONLY, RESULT_SUMS, 8, gradient(x, y, z, p), VALUES(-4, 4),
    VALUES(-2, 2), VALUES(0.5, 1))
 
 static const op_case rms_norm_cases[] = {

@@ -29,9 +29,8 @@ static const op_refusal categorical_refusals[] = {
 FUNCTION(categorical, 1, E | OP_RANDOM, RESULT_I64, 0, gd_categorical(x, (int)p[0]), VALUES(-3, 3))
 
 static const op_case truncated_normal_cases[] = {
-    { .p = { 2, 5, 7, GD_F32, -1, 2 } },
-    { .p = { 2, 5, 7, GD_F64, -100, 1 } },
-    { .p = { 1, 13, 0, GD_BF16, 0, 100 } },
+    { .p = { 2, 5, 7, GD_F32, -1, 2 } },    { .p = { 2, 5, 7, GD_F64, -100, 1 } },
+    { .p = { 1, 13, 0, GD_BF16, 0, 100 } }, { .p = { 2, 3, 7, GD_F16, -1, 2 } },
     { .p = { 1, 0, 0, GD_F32, -1, 1 } },
 };
 static const op_refusal truncated_normal_refusals[] = {

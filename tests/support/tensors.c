@@ -546,7 +546,7 @@ static gd_context *opened(gd_context *context)
     return context;
 }
 
-gd_context *open_cpu(const char *isa, int threads)
+gd_context *open_cpu_unwatched(const char *isa, int threads)
 {
     const char *before = getenv("GRADUS_ISA");
     char *kept = before ? strdup(before) : NULL;
@@ -558,7 +558,12 @@ gd_context *open_cpu(const char *isa, int threads)
     else
         unsetenv("GRADUS_ISA");
     free(kept);
-    return opened(context);
+    return context;
+}
+
+gd_context *open_cpu(const char *isa, int threads)
+{
+    return opened(open_cpu_unwatched(isa, threads));
 }
 
 gd_context *open_reference(void)

@@ -94,6 +94,8 @@ const char *const *isa_names(void);
 bool isa_fuses(const char *isa);
 /* gd_open("cpu") under an ISA, watched; fails the test on an error. NULL: the best. */
 gd_context *open_cpu(const char *isa, int threads);
+/* The same without that; NULL on an error. */
+gd_context *open_cpu_unwatched(const char *isa, int threads);
 gd_context *open_reference(void);
 void close_context(gd_context *context);
 
