@@ -78,6 +78,7 @@ typedef struct gd_device_limits {
     int32_t group_instructions;          /* of an elementwise group */
     int32_t row_group_instructions;      /* of one with reductions */
     int64_t row_length;                  /* elements of its rows, at most GD_FUSED_MOST_ROW */
+    bool group_draws;                    /* elementwise groups draw words of the random stream */
     /* An op whose result others read as well moves down to a group at most so many ops where its
      * operands would live longer for it; in groups with reductions, such a reduction does. */
     int32_t group_distance, row_group_distance;
@@ -275,6 +276,11 @@ typedef struct gd_fused_attr {
     uint32_t outer_inputs; /* bit i: the axes of input i are aligned with those before the rows, and
                               not with all */
     gd_shape shape, result; /* `result`: that of the last instruction's value */
+
+    /* without. Bit i: input i is the state of the random stream, [2] of i64, and stands for words of the
+     * stream, i32 of `shape`, from first_word[i] on from where the stream stands */
+    uint32_t drawn_inputs;
+    uint64_t first_word[GD_FUSED_MAX_INPUTS];
 } gd_fused_attr;
 
 /* The op adam or adam_bf16 by itself as a group: instruction i makes its result i. */
@@ -289,6 +295,12 @@ static inline bool gd_is_adam(gd_op_id op)
 static inline int gd_op_extra_count(const gd_op *op, const void *attr)
 {
     return op->id == GD_OP_fused ? ((const gd_fused_attr *)attr)->n_extra : op->extra;
+}
+
+/* Whether input i of an op is words that a fused group draws. */
+static inline bool gd_fused_draws(const gd_op *op, const void *attr, int i)
+{
+    return op->id == GD_OP_fused && ((const gd_fused_attr *)attr)->drawn_inputs >> i & 1;
 }
 
 /* op: a gd_op_id, or as an instruction has it. */

@@ -67,6 +67,8 @@ gd_status gd_export_scatter(gd_export *e, const gd_step *step);
 gd_status gd_export_sort(gd_export *e, const gd_step *step);
 gd_status gd_export_search(gd_export *e, const gd_step *step);
 gd_status gd_export_random(gd_export *e, const gd_step *step);
+/* In the loops over a group's elements: v<k>, the word that operand k of the group draws. */
+void gd_export_word(gd_export *e, const gd_step *step, const gd_loops *l, int k);
 gd_status gd_export_dropout(gd_export *e, const gd_step *step);
 /* export_sequence.c: normalisation of rows, attention, recurrent networks, CTC. */
 gd_status gd_export_norm(gd_export *e, const gd_step *step);

@@ -271,6 +271,17 @@ gd_status gd_export_random(gd_export *e, const gd_step *step)
     return GD_OK;
 }
 
+void gd_export_word(gd_export *e, const gd_step *step, const gd_loops *l, int k)
+{
+    const gd_ir_value *v = &e->plan->ir.values[step->value];
+    gd_buffer_add(&e->body, "            i32 v%d;\n            random_bits_i32(", k);
+    add_state(e, k, layout_of(e, v->in[k])->stride[0],
+              ((const gd_fused_attr *)v->attr)->first_word[k]);
+    gd_buffer_add(&e->body, " + (uint64_t)(");
+    gd_export_index(e, l, k, "i");
+    gd_buffer_add(&e->body, "), 1, &v%d);\n", k);
+}
+
 gd_status gd_export_dropout(gd_export *e, const gd_step *step)
 {
     const gd_ir_value *v = &e->plan->ir.values[step->value];

@@ -18,8 +18,9 @@ static void export_group(gd_export *e, const gd_step *step, const gd_fused_attr 
     const gd_layout *operands[GD_LOOP_OPERANDS];
     gd_dtype dtypes[GD_FUSED_MAX_INPUTS + GD_FUSED_MAX_INSTRUCTIONS];
     for (int k = 0; k < v->n; k++) {
-        operands[k] = &ir->values[v->in[k]].layout;
-        dtypes[k] = operands[k]->dtype;
+        const bool draws = gd_fused_draws(v->op, v->attr, k);
+        operands[k] = draws ? &v->layout : &ir->values[v->in[k]].layout;
+        dtypes[k] = draws ? GD_I32 : operands[k]->dtype;
         gd_export_pointer(e, "x", k, v->in[k], false);
     }
     for (int i = 0; i < group->n_instructions; i++)
@@ -33,6 +34,10 @@ static void export_group(gd_export *e, const gd_step *step, const gd_fused_attr 
     gd_export_open_loops(e, &l, "i", 8);
     gd_buffer_add(&e->body, "        {\n");
     for (int k = 0; k < v->n; k++) {
+        if (gd_fused_draws(v->op, v->attr, k)) {
+            gd_export_word(e, step, &l, k);
+            continue;
+        }
         gd_buffer_add(&e->body, "            const %s v%d = x%d[", gd_codegen_type(dtypes[k]), k,
                       k);
         gd_export_index(e, &l, k, "i");

@@ -77,9 +77,10 @@ static gd_status infer_fused(int n, const gd_layout *const *in, const void *attr
         gd_status status = check_rows(a, in);
         return status == GD_OK ? gd_layout_init(out, a->result, dtype, "fused") : status;
     }
-    gd_shape shape = GD_SCALAR;
+    gd_shape shape = a->drawn_inputs ? a->shape : GD_SCALAR;
     for (int i = 0; i < n; i++)
-        if (!gd_shape_broadcast(shape, gd_layout_shape(in[i]), &shape))
+        if (!(a->drawn_inputs >> i & 1) &&
+            !gd_shape_broadcast(shape, gd_layout_shape(in[i]), &shape))
             return gd_fail(GD_ERR_SHAPE, "fused: operands do not broadcast together");
     return gd_layout_init(out, shape, dtype, "fused");
 }
@@ -88,6 +89,9 @@ static void format_fused(const void *attr, char *text, size_t size)
 {
     const gd_fused_attr *a = attr;
     gd_text t = { text, size, 0 };
+    for (int i = 0; i < a->n_inputs; i++)
+        if (a->drawn_inputs >> i & 1)
+            gd_text_add(&t, "random_bits ");
     for (int i = 0, k = 0; i < a->n_instructions; i++) {
         bool is_result =
             k < a->n_extra && a->extra[k] == i; /* marked, as it does not end the group */

@@ -63,6 +63,7 @@ static const gd_device_limits limits = {
     .group_instructions = GD_FUSED_MAX_ELEMENTWISE,
     .row_group_instructions = GD_FUSED_MAX_INSTRUCTIONS,
     .row_length = GD_FUSED_MOST_ROW,
+    .group_draws = true,
     .group_distance = 12,
     .row_group_distance = 64,
     .together_result = 4 * 1024,

@@ -12,6 +12,7 @@
 #define GD_BACKEND_CPU_ELEMENTWISE_H
 
 #include "backend/backend.h"
+#include "backend/cpu/random.h"
 #include "backend/cpu/scratch.h"
 
 /* out[i] = f(x[i], y[i], z[i]) for 0 <= i < n; operands an op does not have are ignored. out may be
@@ -35,27 +36,34 @@ typedef void (*gd_ew_adam_loop)(const void *const *from, void *const *to, int64_
 
 struct gd_reducer; /* backend/cpu/reduce.h */
 
-/* Ops on f32 that are made one after another with their values in registers
- * (elementwise_chain_isa.c). Binary ones take the register for x and a slot for y; or, + SECOND,
- * the register for y and a slot for x. + NUMBER: of the slot, one number for all elements. */
+/* Ops on elements of 32 bits that are made one after another with their values in registers
+ * (elementwise_chain_isa.c): of f32, or of i32 where the name says so. Binary ones take the register for
+ * x and a slot for y; or, + SECOND, the register for y and a slot for x. + NUMBER: of the slot, one
+ * number for all elements. WIDEN and NARROW read and write slots of bf16. */
 enum {
     GD_EW_CHAIN_SECOND = 2,
     GD_EW_CHAIN_NUMBER = 1,
     GD_EW_CHAIN_END = 0,
-    GD_EW_CHAIN_STORE, /* from the register to a slot */
-    GD_EW_CHAIN_LOAD,  /* or + NUMBER */
-    GD_EW_CHAIN_NEG = GD_EW_CHAIN_LOAD + 2,
+    GD_EW_CHAIN_STORE,                          /* from the register to a slot */
+    GD_EW_CHAIN_LOAD,                           /* or + NUMBER */
+    GD_EW_CHAIN_WIDEN = GD_EW_CHAIN_LOAD + 2,   /* LOAD of bf16 */
+    GD_EW_CHAIN_NARROW = GD_EW_CHAIN_WIDEN + 2, /* STORE in bf16, rounded to nearest */
+    GD_EW_CHAIN_FROM_I32,
+    GD_EW_CHAIN_NEG,
     GD_EW_CHAIN_ABS,
     GD_EW_CHAIN_SQUARE,
     GD_EW_CHAIN_SQRT,
     GD_EW_CHAIN_RELU,
     GD_EW_CHAIN_RECIPROCAL,
-    GD_EW_CHAIN_ADD,
+    GD_EW_CHAIN_FLUSH,
+    GD_EW_CHAIN_ADD, /* and all from here on: binary */
     GD_EW_CHAIN_SUB = GD_EW_CHAIN_ADD + 4,
     GD_EW_CHAIN_MUL = GD_EW_CHAIN_SUB + 4,
     GD_EW_CHAIN_DIV = GD_EW_CHAIN_MUL + 4,
     GD_EW_CHAIN_RELU_GRAD = GD_EW_CHAIN_DIV + 4,
-    GD_EW_CHAIN_COUNT = GD_EW_CHAIN_RELU_GRAD + 4,
+    GD_EW_CHAIN_ROUND_BF16 = GD_EW_CHAIN_RELU_GRAD + 4,
+    GD_EW_CHAIN_AND_I32 = GD_EW_CHAIN_ROUND_BF16 + 4,
+    GD_EW_CHAIN_COUNT = GD_EW_CHAIN_AND_I32 + 4,
     GD_EW_CHAIN_BLOCK = 128, /* elements that the register holds */
 };
 
@@ -66,7 +74,7 @@ typedef struct gd_ew_link {
 } gd_ew_link;
 
 /* Runs links up to an END over bytes [begin, end) of the slots, whole blocks of one row, whose
- * numbers lie at byte `row` of theirs. */
+ * numbers lie at byte `row` of theirs; at half of these in slots of bf16. */
 typedef void (*gd_ew_chain)(const gd_ew_link *links, char *const *slot, int64_t begin, int64_t end,
                             int64_t row);
 
@@ -81,6 +89,7 @@ typedef struct gd_ew_table {
     gd_ew_stream stream;
     gd_ew_chain chain; /* NULL: none */
     gd_ew_adam_loop adam, adam_bf16;
+    gd_random_fn words;
     /* reduce[op - GD_OP_sum][dtype]: sum, prod, max, min, for groups with reductions */
     const struct gd_reducer *const *reduce[4];
 } gd_ew_table;
@@ -110,7 +119,7 @@ typedef struct gd_ew_program gd_ew_program;
 
 /* Bytes a program needs, aligned to 8: the same for every call, and at most the constant. */
 size_t gd_ew_prepare_bytes(void);
-#define GD_EW_PROGRAM_BYTES 6144
+#define GD_EW_PROGRAM_BYTES 7168
 
 /* Prepare `call`, of an elementwise row, cast, copy or fused, in `memory`. Data pointers and
  * call->prepared are not read. GD_ERR_UNSUPPORTED, recorded, for an op or dtype that has no loop.

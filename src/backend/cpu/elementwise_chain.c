@@ -12,7 +12,7 @@ enum {
     SMALL = 64 * 1024, /* elements */
 };
 
-const uint8_t gd_ew_chain_of[GD_OP_ELEMENTWISE_COUNT] = {
+static const uint8_t of_f32[GD_OP_ELEMENTWISE_COUNT] = {
     [GD_OP_neg] = GD_EW_CHAIN_NEG,
     [GD_OP_abs] = GD_EW_CHAIN_ABS,
     [GD_OP_square] = GD_EW_CHAIN_SQUARE,
@@ -24,7 +24,25 @@ const uint8_t gd_ew_chain_of[GD_OP_ELEMENTWISE_COUNT] = {
     [GD_OP_mul] = GD_EW_CHAIN_MUL,
     [GD_OP_div] = GD_EW_CHAIN_DIV,
     [GD_OP_relu_grad] = GD_EW_CHAIN_RELU_GRAD,
+    [GD_OP_flush_subnormal] = GD_EW_CHAIN_FLUSH,
+    [GD_OP_round_bf16] = GD_EW_CHAIN_ROUND_BF16,
 };
+
+uint8_t gd_ew_chain_of(int op, gd_dtype computes)
+{
+    if (computes == GD_I32)
+        return op == GD_OP_bitwise_and ? GD_EW_CHAIN_AND_I32 : 0;
+    return computes == GD_F32 ? of_f32[op] : 0;
+}
+
+uint8_t gd_ew_chain_of_cast(gd_dtype from, gd_dtype to)
+{
+    if (from == GD_F32)
+        return to == GD_BF16 ? GD_EW_CHAIN_NARROW : 0;
+    if (to != GD_F32)
+        return 0;
+    return from == GD_BF16 ? GD_EW_CHAIN_WIDEN : from == GD_I32 ? GD_EW_CHAIN_FROM_I32 : 0;
+}
 
 /* Whether step i must be a chain, even alone: an operand is one number a row. */
 static bool takes_number(const gd_ew_program *p, int i)
@@ -127,17 +145,24 @@ void gd_ew_link_chains(gd_ew_program *p)
 {
     for (int i = 0, n = 0; i < p->n_steps; i += p->span[i] ? p->span[i] : 1) {
         int end = i + p->span[i], in_register = -1; /* the slot whose value is in the register */
-        p->first_link[i] = (uint8_t)n;
+        p->first_link[i] = (uint16_t)n;
         for (int k = i; k < end; k++) {
             const gd_ew_step *step = &p->step[k];
             int x = step->from[0], y = step->from[1];
             bool is_binary = step->chain >= GD_EW_CHAIN_ADD;
             bool is_second = is_binary && in_register == y && in_register != x;
-            if (!is_second && in_register != x)
+            if (step->chain == GD_EW_CHAIN_WIDEN)
+                add_operand(p, &n, GD_EW_CHAIN_WIDEN, x);
+            else if (!is_second && in_register != x)
                 add_operand(p, &n, GD_EW_CHAIN_LOAD, x);
+            if (step->chain == GD_EW_CHAIN_NARROW) { /* x stays in the register */
+                add_link(p, &n, GD_EW_CHAIN_NARROW, step->to);
+                in_register = x;
+                continue;
+            }
             if (is_binary)
                 add_operand(p, &n, step->chain + is_second * GD_EW_CHAIN_SECOND, is_second ? x : y);
-            else
+            else if (step->chain != GD_EW_CHAIN_WIDEN)
                 add_link(p, &n, step->chain, x);
             in_register = step->to;
             if (in_register < gd_ew_first_register(p) || is_read_again(p, k, end))

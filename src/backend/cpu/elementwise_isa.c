@@ -73,6 +73,7 @@ const gd_ew_table GD_ISA_NAME(gd_ew_table) = {
 #endif
     .adam = GD_ISA_NAME(gd_ew_adam_f32),
     .adam_bf16 = GD_ISA_NAME(gd_ew_adam_bf16),
+    .words = GD_ISA_NAME(gd_random_words),
     .reduce = {
         GD_ISA_NAME(gd_reducers_sum),
         GD_ISA_NAME(gd_reducers_prod),

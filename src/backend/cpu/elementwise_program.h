@@ -1,6 +1,6 @@
 /* backend/cpu/elementwise_program.h: what a prepared elementwise call is. Private to
- * elementwise_program.c and elementwise_chain.c, which make it, and elementwise_run.c, which runs
- * it.
+ * elementwise_program.c, elementwise_tiles.c and elementwise_chain.c, which make it, and
+ * elementwise_run.c, which runs it.
  *
  * A program has SLOTS, addresses of one tile each: first the sources (the call's inputs), then the
  * results, then registers in the thread's scratch. A STEP is one loop over slots. Sources that lie
@@ -12,7 +12,11 @@
  *
  * Steps that follow one another and have a handler (gd_ew_chain) are a CHAIN: all of them are done
  * on a block of elements in registers, then on the next one; what no other step reads is not
- * stored. An operand that is one number, or one a row where rows are whole blocks, is read as such.
+ * stored. An operand that is one number, or one a row where rows are whole blocks, is read as such,
+ * and one of bf16 is widened in the register.
+ *
+ * A source that a group draws (gd_fused_attr.drawn_inputs) is a register, in which the words of the
+ * tile's elements are made when the tile begins.
  *
  * A group with reductions (gd_fused_attr) is a program too. Its tiles are whole rows, and may be
  * larger than the L1 cache: so steps run in STAGES, all steps of a stage on one piece of the tile
@@ -31,7 +35,7 @@ enum {
     GD_EW_MAX_RESULTS = 1 + GD_FUSED_MAX_EXTRA,
     GD_EW_MAX_REGISTERS = GD_EW_MAX_STEPS + GD_FUSED_MAX_INPUTS + GD_EW_MAX_RESULTS,
     GD_EW_PIECE = 512,                               /* most elements of a piece */
-    GD_EW_MAX_LINKS = 4 * GD_FUSED_MAX_INSTRUCTIONS, /* load, op, store, end */
+    GD_EW_MAX_LINKS = 8 * GD_FUSED_MAX_INSTRUCTIONS, /* three of an op, two of a conversion, ends */
     GD_EW_MAX_SLOTS = GD_FUSED_MAX_INPUTS + GD_EW_MAX_RESULTS + GD_EW_MAX_REGISTERS,
 };
 
@@ -48,6 +52,7 @@ typedef struct gd_ew_source {
     int16_t is_direct;
     uint8_t extent; /* gd_ew_extent: GD_EW_PART for one number in all */
     uint8_t slot;   /* register it is copied to when not direct */
+    bool is_drawn;  /* words of the random stream, which are drawn in that register */
 } gd_ew_source;
 
 typedef struct gd_ew_result {
@@ -104,7 +109,7 @@ struct gd_ew_program {
     gd_ew_result result[GD_EW_MAX_RESULTS]; /* [0]: the last instruction's */
     gd_ew_step step[GD_EW_MAX_STEPS];
     uint8_t span[GD_EW_MAX_STEPS]; /* so many steps from here on are a chain, 0: none begins here */
-    uint8_t first_link[GD_EW_MAX_STEPS]; /* of that chain */
+    uint16_t first_link[GD_EW_MAX_STEPS]; /* of that chain */
     gd_ew_link link[GD_EW_MAX_LINKS];
     int64_t part;                        /* elements of a register that holds a piece */
     uint8_t extent[GD_EW_MAX_REGISTERS]; /* of each register: gd_ew_extent */
@@ -120,8 +125,24 @@ static inline int gd_ew_first_register(const gd_ew_program *p)
 /* What a slot of the program holds an element for. */
 gd_ew_extent gd_ew_extent_of(const gd_ew_program *p, int slot);
 
-/* The handler of chains that does what a row does over f32; 0: there is none. */
-extern const uint8_t gd_ew_chain_of[GD_OP_ELEMENTWISE_COUNT];
+/* log2 of an element's bytes. */
+int gd_ew_size_log2(gd_dtype dtype);
+
+/* What source s has elements of. */
+gd_dtype gd_ew_dtype_of(const gd_kernel_call *call, int s);
+
+/* A register of the program's, for good: its slot. */
+int gd_ew_new_register(gd_ew_program *p, gd_ew_extent extent);
+
+/* The axes that the program walks over and how operands step through them, and which are one number a
+ * row; before there are steps. */
+void gd_ew_lay_out(gd_ew_program *p, const gd_kernel_call *call);
+/* Its tiles, and the slots of what is copied to be read or written; after the steps and their chains. */
+void gd_ew_divide_into_tiles(gd_ew_program *p, const gd_kernel_call *call);
+
+/* The handlers of chains that do what a row does over a dtype, and a cast; 0: there is none. */
+uint8_t gd_ew_chain_of(int op, gd_dtype computes);
+uint8_t gd_ew_chain_of_cast(gd_dtype from, gd_dtype to);
 
 /* Which steps are a chain. Where the whole program is one, a source that is one number in all then
  * needs no more room than a block has. */

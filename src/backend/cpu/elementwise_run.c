@@ -9,6 +9,8 @@
  * counts 1, some 30 ps; so it is 3 us, twice what starting a thread takes. */
 #define GRAIN (96 * 1024)
 
+#define DRAWN_AT_ONCE (2 * GD_EW_CHAIN_BLOCK) /* words */
+
 /* One thread's walk over its tiles: along the last axis, then on to the next row of tiles. */
 typedef struct walk {
     const gd_ew_program *program;
@@ -167,12 +169,51 @@ static void load_box(const walk *w, const gd_ew_source *source, const char *from
     }
 }
 
+/* Fetches elements [begin, end) of the tile in what is read where it lies. */
+static void prefetch_sources(const walk *w, int64_t begin, int64_t end)
+{
+    const gd_ew_program *p = w->program;
+    for (int s = 0; s < p->n_sources; s++) {
+        const gd_ew_source *source = &p->source[s];
+        const char *to = w->from[s] + (end << source->size_log2);
+        for (const char *at = w->from[s] + (begin << source->size_log2);
+             source->is_direct && source->extent == GD_EW_TILE && at < to; at += 64)
+            __builtin_prefetch(at);
+    }
+}
+
+/* The words of the tile's elements, by their places in the result, drawn in the register of source s. A
+ * tile that is not dense there is a two-axis block. Drawing waits for nothing, so what the steps read
+ * next comes from memory meanwhile. */
+static void draw_words(const walk *w, int s, int64_t cols)
+{
+    const gd_ew_program *p = w->program;
+    const gd_fused_attr *group = w->call->attr;
+    const int64_t *state = w->call->in[s].data; /* [2]: seed, position */
+    const uint64_t seed = (uint64_t)state[0];
+    uint64_t first = (uint64_t)state[w->call->in[s].layout->stride[0]] + group->first_word[s] +
+                     (uint64_t)offset_of(w, p->out_stride);
+    uint32_t *to = (uint32_t *)(void *)w->slot[s];
+    const int64_t count = w->rows * cols;
+    for (int64_t begin = 0, end; p->out_is_direct && begin < count; begin = end) {
+        end = count - begin < DRAWN_AT_ONCE ? count : begin + DRAWN_AT_ONCE;
+        prefetch_sources(w, begin, end);
+        p->table->words(seed, first + (uint64_t)begin, (uint64_t)(end - begin), to + begin);
+    }
+    if (p->out_is_direct)
+        return;
+    for (int64_t row = 0; row < w->rows; row++, first += (uint64_t)p->out_stride[p->block_axis])
+        p->table->words(seed, first, (uint64_t)cols, to + row * cols);
+}
+
 static void place_sources(walk *w, int64_t cols)
 {
     const gd_ew_program *p = w->program;
     int64_t count = w->rows * cols;
     for (int s = 0; s < p->n_sources; s++) {
-        if (p->source[s].is_direct) {
+        if (p->source[s].is_drawn) {
+            draw_words(w, s, cols);
+        } else if (p->source[s].is_direct) {
             w->slot[s] = (char *)(uintptr_t)w->from[s];
         } else if (w->loaded_from[s] != w->from[s] || w->loaded_count[s] != count ||
                    w->loaded_cols[s] != cols) {
@@ -213,9 +254,10 @@ static void run_chain(const gd_ew_program *p, int i, char *const *slot, int64_t 
         for (int o = 0; o < 3; o++) {
             int s = step->from[o];
             bool is_number = s < p->n_sources && p->source[s].extent == GD_EW_PART;
-            at[o] = slot[s] + (is_number ? 0 : bytes);
+            at[o] = slot[s] + (is_number ? 0 : bytes >> (step->chain == GD_EW_CHAIN_WIDEN));
         }
-        step->run.loop(at[0], at[1], at[2], slot[step->to] + bytes, count - done);
+        char *to = slot[step->to] + (bytes >> (step->chain == GD_EW_CHAIN_NARROW));
+        step->run.loop(at[0], at[1], at[2], to, count - done);
     }
 }
 

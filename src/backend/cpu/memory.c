@@ -3,9 +3,9 @@
  * gd_cpu_register_memory().
  */
 #include "backend/cpu/cpu.h"
+#include "backend/cpu/elementwise.h"
 #include "backend/cpu/index.h"
 #include "backend/cpu/iterate.h"
-#include "backend/cpu/random.h"
 #include "base/random.h"
 #include "base/threads.h"
 #include "ops/attrs.h"
@@ -112,19 +112,6 @@ static gd_status iota_kernel(const gd_kernel_call *call)
 
 /* ---- random_bits ---- */
 
-static const gd_random_fn random_words[GD_ISA_COUNT] = {
-    [GD_ISA_BASELINE] = gd_random_words_baseline,
-#ifdef GD_HAVE_AVX2
-    [GD_ISA_AVX2] = gd_random_words_avx2,
-#endif
-#ifdef GD_HAVE_AVX512
-    [GD_ISA_AVX512] = gd_random_words_avx512,
-#endif
-#ifdef GD_HAVE_NEON
-    [GD_ISA_NEON] = gd_random_words_neon,
-#endif
-};
-
 typedef struct random_job {
     gd_random_fn words;
     uint64_t seed, first;
@@ -154,7 +141,7 @@ static gd_status random_bits_kernel(const gd_kernel_call *call)
     const gd_layout *out = call->out.layout;
     const int64_t *state = call->in[0].data; /* [2]: seed, position */
     uint64_t position = (uint64_t)state[call->in[0].layout->stride[0]];
-    random_job job = { .words = random_words[((const gd_cpu_device *)call->device)->isa],
+    random_job job = { .words = gd_ew_table_of(call->device)->words,
                        .seed = (uint64_t)state[0],
                        .first = position + attr->offset,
                        .to = call->out.data,
@@ -225,7 +212,7 @@ static gd_status dropout_kernel(const gd_kernel_call *call)
     const gd_layout *x = call->in[0].layout;
     const int64_t *state = call->in[1].data; /* [2]: seed, position */
     const gd_dropout_attr *attr = call->attr;
-    dropout_job job = { .words = random_words[((const gd_cpu_device *)call->device)->isa],
+    dropout_job job = { .words = gd_ew_table_of(call->device)->words,
                         .seed = (uint64_t)state[0],
                         .first = (uint64_t)state[call->in[1].layout->stride[0]] + attr->offset,
                         .attr = attr,

@@ -7,6 +7,8 @@
 #include "backend/cpu/random.h"
 #include "base/random.h"
 
+#include <string.h>
+
 #if defined(GD_ISA_AVX512_BUILD)
 #include <immintrin.h>
 typedef __m512i vector;
@@ -63,8 +65,14 @@ typedef __m128i vector;
 #else
 #define UNROLLED
 #endif
-#define CHAINS 2 /* independent states side by side: a round waits for the one before it */
-#define STEP   (CHAINS * BLOCKS)
+/* Independent states side by side: a round waits for the one before it. */
+#if defined(GD_ISA_AVX512_BUILD)
+#define CHAINS 4
+#else
+#define CHAINS 2
+#endif
+#define STEP       (CHAINS * BLOCKS)
+#define REST_LEAST 8 /* words: more are a step of their own, of which only those are kept */
 
 /* STEP blocks from block number `index` on: 4 * STEP words. */
 static void philox_step(uint64_t seed, uint64_t index, uint32_t *out)
@@ -113,6 +121,12 @@ void GD_ISA_NAME(gd_random_words)(uint64_t seed, uint64_t first, uint64_t count,
         out += before;
         for (; count >= 4 * STEP; first += 4 * STEP, count -= 4 * STEP, out += 4 * STEP)
             philox_step(seed, first / 4, out);
+        if (count >= REST_LEAST) {
+            uint32_t rest[4 * STEP];
+            philox_step(seed, first / 4, rest);
+            memcpy(out, rest, count * sizeof *out);
+            return;
+        }
     }
 #endif
     gd_philox_words(seed, first, count, out);
