@@ -26,6 +26,7 @@ static const struct {
     { "forward", gd_pass_forward },     /* make an assigned value in its target */
     { "schedule", gd_pass_schedule },   /* updates as soon as their gradients are there */
     { "rematerialise", gd_pass_rematerialise }, /* compute again, to stay within .memory_limit */
+    { "words", gd_pass_words },                 /* drawn by the group that reads them */
     { "multi_tensor", gd_pass_multi_tensor },   /* updates of several tensors: one kernel */
 };
 

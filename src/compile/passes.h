@@ -9,7 +9,7 @@
 gd_status gd_passes_read(const char *list, uint32_t *passes_off);
 
 /* Run all that are on. `report` says what each did, for gd_plan_format; it may be NULL. */
-#define GD_PASS_COUNT 16
+#define GD_PASS_COUNT 17
 typedef struct gd_pass_report {
     const char *name[GD_PASS_COUNT];
     int changes[GD_PASS_COUNT]; /* values removed, merged or rewritten; -1: switched off */
@@ -39,6 +39,7 @@ gd_status gd_pass_recompute(gd_ir *ir, gd_arena *scratch, int *changes);
 gd_status gd_pass_forward(gd_ir *ir, gd_arena *scratch, int *changes);
 gd_status gd_pass_schedule(gd_ir *ir, gd_arena *scratch, int *changes);
 gd_status gd_pass_rematerialise(gd_ir *ir, gd_arena *scratch, int *changes);
+gd_status gd_pass_words(gd_ir *ir, gd_arena *scratch, int *changes);
 gd_status gd_pass_multi_tensor(gd_ir *ir, gd_arena *scratch, int *changes);
 
 #endif
