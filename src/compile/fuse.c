@@ -1,7 +1,9 @@
 /* compile/fuse.c: fusion of elementwise groups, and of reductions along rows with what feeds them
  * and what reads them. A group ends in one op, its last. It takes in ops above, of its last op's
- * shape, whose other readers come below it; what those read becomes an extra result. Then it takes
- * in neighbours, ops that read what the group reads, so that this is read once. The group becomes
+ * shape, whose other readers come below it; what those read becomes an extra result. Where readers
+ * come before its end, as the new parameter does that is computed of a moment before the moment is
+ * rounded, it takes those in as well. Then it takes in neighbours, ops that read what the group
+ * reads, so that this is read once. The group becomes
  * one `fused` op, which runs the same formulas in the same order on tiles that stay in the L1
  * cache: one pass over memory, the same bits.
  *
@@ -232,31 +234,67 @@ static bool is_candidate(fusion *f, int32_t candidate)
     return gd_rows_form(&g->rows, &v->layout) != GD_FORM_NONE;
 }
 
-/* Take in an op if that is allowed. */
-static bool take_in(fusion *f, int32_t candidate)
+static bool add_with_readers(fusion *f, int32_t candidate);
+
+/* Make members of what reads `value`, which is `made` or a view of it, before the group's end. */
+static bool add_readers(fusion *f, int32_t value, int32_t made)
+{
+    bool may = true;
+    for (int32_t u = f->users.first[value]; may && u < f->users.first[value + 1]; u++) {
+        const int32_t user = f->users.op[u];
+        const gd_ir_value *v = &f->ir->values[user];
+        if (gd_ir_is_view(v) && v->root == made)
+            may = add_readers(f, user, made);
+        else if (!is_member(&f->g, user) && f->position[user] <= f->g.last)
+            may = add_with_readers(f, user);
+    }
+    return may;
+}
+
+static bool add_with_readers(fusion *f, int32_t candidate)
+{
+    if (!is_candidate(f, candidate))
+        return false;
+    f->g.members[f->g.n_members++] = candidate;
+    return add_readers(f, candidate, candidate);
+}
+
+/* Whether members from number `first` on may be in the group, as far as others that read them are
+ * concerned, and the device's limits. */
+static bool may_stay(fusion *f, int first)
+{
+    for (int i = first; i < f->g.n_members; i++) {
+        const int outside = readers_outside(f, f->g.members[i]);
+        if (outside < 0 || (outside > 0 && is_costly(f, f->g.members[i])))
+            return false;
+    }
+    return collect_inputs(f) && count_kept(f) <= f->limits->group_results;
+}
+
+/* Take in an op if that is allowed; with_readers: and with it what reads it before the group's end. */
+static bool take_in(fusion *f, int32_t candidate, bool with_readers)
 {
     group *g = &f->g;
-    gd_rows before = g->rows;
-    int outside = is_candidate(f, candidate) ? readers_outside(f, candidate) : -1;
-    if (outside < 0 || (outside > 0 && is_costly(f, candidate))) {
-        g->rows = before;
-        return false;
-    }
-    g->members[g->n_members++] = candidate;
-    if (collect_inputs(f) && count_kept(f) <= f->limits->group_results)
+    const gd_rows before = g->rows;
+    const int n_before = g->n_members;
+    bool may = with_readers ? add_with_readers(f, candidate) : is_candidate(f, candidate);
+    if (may && !with_readers)
+        g->members[g->n_members++] = candidate;
+    if (may && may_stay(f, n_before))
         return true;
-    g->n_members--;
+    g->n_members = n_before;
     g->rows = before;
     (void)collect_inputs(f);
     return false;
 }
 
-/* Take in an op that makes what the group reads. */
+/* Take in an op that makes what the group reads: alone, as long as there is such a one. */
 static bool absorb(fusion *f)
 {
-    for (int i = 0; i < f->g.n_inputs; i++)
-        if (take_in(f, f->ir->values[f->g.inputs[i]].root))
-            return true;
+    for (int with_readers = 0; with_readers < 2; with_readers++)
+        for (int i = 0; i < f->g.n_inputs; i++)
+            if (take_in(f, f->ir->values[f->g.inputs[i]].root, with_readers))
+                return true;
     return false;
 }
 
@@ -286,7 +324,7 @@ static bool join(fusion *f)
         const int32_t end = f->users.first[input + 1];
         for (int32_t u = first_user_from(f, input, f->g.last - distance);
              u < end && f->users.op[u] < f->g.last; u++)
-            if (take_in(f, f->users.op[u]))
+            if (take_in(f, f->users.op[u], false))
                 return true;
     }
     return false;

@@ -323,15 +323,17 @@ static bool update_one(gd_optimizer *o, int i, gd_tensor *g)
     }
     o->rule->update(&group->hyper, &group->scalars, &u);
     gd_rounding rounding = { 0 };
-    for (int k = 0; k < states; k++) {
-        gd_tensor *next = gd_optimizer_chosen(o, u.next[k], u.state[k]);
-        if (!gd_assign(u.kept[k],
-                       gd_optimizer_stored(&rounding, next, o->state_dtype, o->rounds_states)))
+    gd_tensor *stored[GD_RULE_MAX_STATES];
+    for (int k = 0; k < states; k++)
+        stored[k] = gd_optimizer_stored(&rounding, gd_optimizer_chosen(o, u.next[k], u.state[k]),
+                                        o->state_dtype, o->rounds_states);
+    gd_tensor *next = gd_optimizer_stored(&rounding, gd_optimizer_chosen(o, u.next_p, u.p),
+                                          gd_tensor_dtype(p), o->rounds_parameters);
+    /* Behind all that is computed, which can then be one group. */
+    for (int k = 0; k < states; k++)
+        if (!gd_assign(u.kept[k], stored[k]))
             return false;
-    }
-    gd_tensor *next = gd_optimizer_chosen(o, u.next_p, u.p);
-    return gd_assign(
-        p, gd_optimizer_stored(&rounding, next, gd_tensor_dtype(p), o->rounds_parameters));
+    return gd_assign(p, next);
 }
 
 /* What the updates of a step share, group by group. */
