@@ -83,12 +83,13 @@ static gd_tensor *value(gd_function_body body, gd_shape shape, bool is_turned, i
 
 static void check(gd_function_body body, gd_shape shape, bool is_turned, int position, int expected)
 {
+    const bool is_cpu = strcmp(test_device(), "cpu") == 0;
     int drawn;
     gd_tensor *eager = value(body, shape, is_turned, position, 1, GD_MODE_EAGER, "", NULL);
     for (int threads = 1; threads <= 3; threads += 2) {
         gd_tensor *compiled =
             value(body, shape, is_turned, position, threads, GD_MODE_COMPILED, "", &drawn);
-        assert_int_equal(drawn, test_device_is_host() ? expected : 0);
+        assert_in_range(drawn, is_cpu ? expected : 0, expected); /* others may not draw in groups */
         assert_same_bits(eager, compiled);
         gd_close(gd_tensor_context(compiled));
     }
