@@ -148,7 +148,8 @@ void GD_ISA_NAME(gd_ew_stream)(void *to, const void *from, size_t bytes)
         STREAM_LINE((void *)line, (const void *)source);
     memcpy(line, source, rest);
 #else
-    memcpy(to, from, bytes);
+    if (bytes > 0)
+        memcpy(to, from, bytes);
 #endif
 }
 
