@@ -636,9 +636,9 @@ static void fail_each(int error, int64_t step_between)
 static void a_call_that_fails_is_told(void **state)
 {
     (void)state;
-    fail_each(2 /* CUDA_ERROR_OUT_OF_MEMORY */, test_call_step(17));
-    fail_each(1 /* CUDA_ERROR_INVALID_VALUE */, test_call_step(19));
-    fail_each(700 /* CUDA_ERROR_ILLEGAL_ADDRESS */, test_call_step(37));
+    fail_each(2 /* CUDA_ERROR_OUT_OF_MEMORY */, test_call_step(13));
+    fail_each(1 /* CUDA_ERROR_INVALID_VALUE */, test_call_step(13));
+    fail_each(700 /* CUDA_ERROR_ILLEGAL_ADDRESS */, test_call_step(17));
 }
 
 /* A convolution whose plan is not made yet, each call failing once. A failure to make the plan is made good by
