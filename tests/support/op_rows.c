@@ -486,8 +486,11 @@ static const op_refusal cross_entropy_grad_refusals[] = {
 static gd_tensor *class_gradient(gd_tensor *const *in)
 {
     const gd_rounded_attr attr = { 0 };
+    for (int i = 0; i < 3; i++)
+        if (!gd_usable(in[i], "gd_cross_entropy"))
+            return NULL;
     gd_tensor *given[3] = { in[0], in[1], gd_widen(in[2]) };
-    if (!in[0] || !in[2] || gd_has_history(in[0]) || gd_has_history(in[2]) ||
+    if (gd_has_history(in[0]) || gd_has_history(in[2]) ||
         !gd_may_read_halves(GD_OP_cross_entropy_grad, 3, given, &attr))
         given[0] = gd_widen(in[0]);
     return gd_apply(NULL, GD_OP_cross_entropy_grad, 3, given, &attr);

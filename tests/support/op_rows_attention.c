@@ -38,7 +38,7 @@ static gd_tensor *apply_as_taken(gd_op_id id, int n, gd_tensor **in, const void 
 {
     const gd_layout *layouts[GD_OP_MAX_INPUTS];
     for (int i = 0; i < n; i++) {
-        if (!in[i])
+        if (!gd_usable(in[i], "gd_attention"))
             return NULL;
         layouts[i] = &in[i]->layout;
     }
