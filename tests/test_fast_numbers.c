@@ -553,7 +553,6 @@ static void numbers_are_chosen_by_name(void **state)
     }
     setenv("GRADUS_NUMBERS", "fast", 1);
     assert_true(is_fast(gd_open("cpu")));
-    setenv("GRADUS_NUMBERS", "fast", 1);
     assert_false(is_fast(gd_open("cpu", .numbers = GD_NUMBERS_EXACT)));
     setenv("GRADUS_NUMBERS", "quick", 1);
     assert_null(gd_open("cpu"));

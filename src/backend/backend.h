@@ -277,8 +277,9 @@ typedef struct gd_fused_attr {
                               not with all */
     gd_shape shape, result; /* `result`: that of the last instruction's value */
 
-    /* without. Bit i: input i is the state of the random stream, [2] of i64, and stands for words of the
-     * stream, i32 of `shape`, from first_word[i] on from where the stream stands */
+    /* Without reductions. Bit i of drawn_inputs: input i is the state of the random stream, i64 [2], and the
+     * group draws words of the stream, i32 of `shape`, to compute with. The first of them is number
+     * first_word[i], counted from the stream's position. */
     uint32_t drawn_inputs;
     uint64_t first_word[GD_FUSED_MAX_INPUTS];
 } gd_fused_attr;

@@ -3,9 +3,8 @@
  * shape, whose other readers come below it; what those read becomes an extra result. Where readers
  * come before its end, as the new parameter does that is computed of a moment before the moment is
  * rounded, it takes those in as well. Then it takes in neighbours, ops that read what the group
- * reads, so that this is read once. The group becomes
- * one `fused` op, which runs the same formulas in the same order on tiles that stay in the L1
- * cache: one pass over memory, the same bits.
+ * reads, so that this is read once. The group becomes one `fused` op, which runs the same formulas
+ * in the same order on tiles that stay in the L1 cache: one pass over memory, the same bits.
  *
  * With the first reduction it takes in, the group's shape is cut into rows (rows.h): from then on
  * it may hold ops on that shape, reductions of the same rows, and ops on one number a row, such as

@@ -1,6 +1,7 @@
 /* backend/cpu/conv_choose.c: how a convolution is computed. Each function is one decision, a rule a
  * line, and says what the rule wins. No decision changes a bit of a result (conv.h), unless operands
- * are bf16 or numbers may be fast. Figures are of Zen 4 where nothing else is said. Start at gd_conv_choose, at the end.
+ * are bf16 or numbers may be fast. Figures are of Zen 4 where nothing else is said. Start at
+ * gd_conv_choose, at the end.
  *
  * GRADUS_CONV (paths.h) replaces the choice where the way can compute the convolution.
  */

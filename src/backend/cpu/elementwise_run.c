@@ -169,7 +169,7 @@ static void load_box(const walk *w, const gd_ew_source *source, const char *from
     }
 }
 
-/* Fetches elements [begin, end) of the tile in what is read where it lies. */
+/* Prefetches elements [begin, end) of the tile, of the sources that are not copied to a register. */
 static void prefetch_sources(const walk *w, int64_t begin, int64_t end)
 {
     const gd_ew_program *p = w->program;

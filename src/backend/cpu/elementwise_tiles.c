@@ -1,6 +1,6 @@
 /* backend/cpu/elementwise_tiles.c: how an elementwise program walks over its operands: which axes are
- * one, what a tile is, and which operands are read and written where they lie. Read
- * elementwise_program.h first; start at gd_ew_lay_out and gd_ew_divide_into_tiles. */
+ * merged, how large a tile is, and which operands go through a register. Read elementwise_program.h
+ * first; start at gd_ew_lay_out and gd_ew_divide_into_tiles. */
 #include "backend/cpu/elementwise_program.h"
 #include "backend/cpu/cpu.h"
 
