@@ -534,7 +534,7 @@ static void check_large(const kernels *isa, int type)
         { .m = 50, .n = 64, .k = 64, .batch_rank = 2, .batch_shape = { 5, 7 }, .b_shared = 3 },
     };
     for (size_t i = 0; i < COUNT(cases); i++)
-        if (!TEST_UNDER_TSAN || (int)i % 2 == type)
+        if (!test_is_slow() || (int)i % 2 == type)
             check_case(isa, type, &cases[i]);
 }
 

@@ -1,6 +1,6 @@
 /* tests/test_opencl.c: devices with memory of their own (backend/gpu), as OpenCL has them: every op
- * gives the CPU's bits, in every layout and dtype, eagerly and compiled, on ordinary numbers and on
- * any bits; which ops have kernels; the cache of programs. Skipped where OpenCL finds no device.
+ * has a kernel, but for a list, and gives the CPU's bits, in every layout and dtype, eagerly and
+ * compiled, on ordinary numbers and on any bits; the cache of programs. Skipped where OpenCL finds no device.
  * GRADUS_TEST_ALL: every row in every dtype, which compiles thousands of kernels. */
 #include <stdarg.h>
 #include <stddef.h>
@@ -83,53 +83,6 @@ static void casts_give_the_cpus_bits_of_any_bits(void **state)
 {
     (void)state;
     device_casts_give_the_cpus_bits(both(), 0);
-}
-
-/* ---- what runs on the host ---- */
-
-/* Ops that have no kernel, and in which dtypes; all others have, in all that they take. lgamma and
- * polygamma call the C library on the CPU. */
-enum { IN_ALL = GD_DTYPES_FLOAT | GD_DTYPE_SET(GD_I64) };
-static const struct {
-    const char *op;
-    unsigned dtypes;
-} without_kernel[] = {
-    { "ctc_alpha", IN_ALL },
-    { "ctc_alpha_grad", IN_ALL },
-    { "lgamma", IN_ALL },
-    { "polygamma", IN_ALL },
-};
-
-static bool is_without_kernel(const op_row *row, gd_dtype dtype)
-{
-    for (size_t i = 0; i < sizeof without_kernel / sizeof *without_kernel; i++)
-        if (strcmp(without_kernel[i].op, row->name) == 0)
-            return without_kernel[i].dtypes >> dtype & 1;
-    return false;
-}
-
-static void expect_kernel(const op_row *row, gd_dtype dtype)
-{
-    numbers n = numbers_of(row, 5);
-    if (device_row_gives_the_cpus_bits(both(), row, &row->cases[0], dtype, 0, &n) ==
-        is_without_kernel(row, dtype))
-        fail_msg("%s %s a kernel in %s", row->name,
-                 is_without_kernel(row, dtype) ? "has" : "has not", gd_dtype_name(dtype));
-}
-
-/* Of elementwise ops, which are kernels to compile, those that have none, and every eighth. */
-static void ops_without_a_kernel_are_known(void **state)
-{
-    (void)state;
-    static const gd_dtype dtypes[] = { GD_F32, GD_F64, GD_F16, GD_BF16, GD_I64 };
-    for (int r = 0; r < op_row_count && op_rows[r]->id < GD_OP_COUNT; r++)
-        for (int d = 0; d < 5; d++) {
-            const op_row *row = op_rows[r];
-            const bool is_elementwise = row->id < GD_OP_ELEMENTWISE_COUNT;
-            if (device_row_is_asked_for(r) && row->case_count > 0 && op_row_takes(row, dtypes[d]) &&
-                (!is_elementwise || (r + d) % 8 == 0 || is_without_kernel(row, dtypes[d])))
-                expect_kernel(row, dtypes[d]);
-        }
 }
 
 /* ---- what only values show ---- */
@@ -402,7 +355,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_op_gives_the_cpus_bits),
         cmocka_unit_test(large_operands_give_the_cpus_bits),
-        cmocka_unit_test(ops_without_a_kernel_are_known),
         cmocka_unit_test(elementwise_ops_give_the_cpus_bits_of_any_bits),
         cmocka_unit_test(many_parts_and_long_lines_give_the_cpus_bits),
         cmocka_unit_test(casts_give_the_cpus_bits_of_any_bits),

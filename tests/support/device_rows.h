@@ -20,13 +20,11 @@ bool device_row_gives_the_cpus_bits(gd_context *const contexts[2], const op_row 
 /* A row's first case in f64 on a device without f64: the CPU's bits (elements that are only moved), or
  * the error names the op and the device; whether it was that. */
 bool device_row_is_refused(gd_context *const contexts[2], const op_row *row, numbers *n);
-/* Whether both variables have the row. */
-bool device_row_is_asked_for(int row);
 
 enum { DEVICE_ROWS_ALL = -1 };
-/* All rows. Elementwise ops and functions are kernels to compile: every fifth of them, from `part` on, or with
- * DEVICE_ROWS_ALL each, in one case and dtype. Kernels of other ops take sizes as arguments: every case in f32, one now and then
- * in others. */
+/* All rows, and that ops have kernels but for a list. Elementwise ops and functions are kernels to compile: every fifth of them,
+ * from `part` on, in one case and dtype. Kernels of other ops take sizes as arguments: every case in f32, and one in every second
+ * floating dtype and every fifth other one, from `part` on. With DEVICE_ROWS_ALL each row, and one case in every floating dtype. */
 void device_gives_the_cpus_bits(gd_context *const contexts[2], int part);
 /* Operands that make every kernel cut its work into pieces; not elementwise ops. */
 void device_gives_the_cpus_bits_of_large_operands(gd_context *const contexts[2]);

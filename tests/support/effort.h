@@ -3,8 +3,8 @@
  * the kernels this machine would choose, and nothing that one thread computes.
  * AddressSanitizer and MemorySanitizer make it five to ten times as slow: of cases that differ in
  * values or dtype alone, some do. qemu is as slow as ThreadSanitizer, but a program cannot ask for
- * it: GRADUS_TEST_SLOW says so, which `make neon`, `make msan` and the stages asan, minimal and clang
- * of `make test` set; the stage release tries all cases. GRADUS_TEST_ALL tries all anyway. */
+ * it: GRADUS_TEST_SLOW says so, which `make neon`, `make msan` and the stages asan and minimal of
+ * `make test` set; the stage release tries all cases. GRADUS_TEST_ALL tries all anyway. */
 #ifndef GD_TEST_EFFORT_H
 #define GD_TEST_EFFORT_H
 
