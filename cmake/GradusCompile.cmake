@@ -107,9 +107,6 @@ if(GD_SANITIZE)
     if(GD_SANITIZE MATCHES "address" AND GD_SANITIZE MATCHES "undefined")
         # AddressSanitizer reports both, and these checks are a third of the time that kernels take to compile.
         target_compile_options(gradus_compile INTERFACE -fno-sanitize=null,object-size)
-        if(CMAKE_C_COMPILER_ID STREQUAL "GNU") # in kernels of many accesses a call checks each: half the time again
-            set(GD_KERNEL_SANITIZERS --param=asan-instrumentation-with-call-threshold=100)
-        endif()
     endif()
 endif()
 if(GD_BUILD_FUZZERS)
