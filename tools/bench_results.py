@@ -111,8 +111,11 @@ def selected(rows, target):
 
 def judge(target, rows):
     """A verdict ("met", "missed 12 %", "not measured") and a sentence. `take` says what is held to it: the worst row, their geometric
-    mean, or each row for itself."""
+    mean, or each row for itself. `over` names another case of the suite, by whose number that of each row is divided."""
     values = [row[target["value"]] for row in selected(rows, target)]
+    if "over" in target:
+        others = [row[target["value"]] for row in selected(rows, {**target, "case": target["over"]})]
+        values = [value / others[0] for value in values] if others else []
     if not values:
         return "not measured", target["of"]
     upwards = "at_least" in target
@@ -162,6 +165,9 @@ def self_test():
         wrong.append("samples that lie 40 % apart are no measurement")
     if not judge(target, [rows[1], rows[3]])[0].startswith("missed 10 %"):
         wrong.append("a stalled row meets a target")
+    over = {**target, "value": "ours", "take": "worst", "case": "^50x", "over": "^64x", "threads": 1}
+    if judge(over, rows) != ("missed 40 %", "products: 0.6, at least 1 wanted"):
+        wrong.append(f"a row over another: {judge(over, rows)}")
     if abs(mean([2, 8]) - 4) > 1e-9:
         wrong.append("the geometric mean")
     return wrong
