@@ -457,7 +457,7 @@ static void test_networks_learn(void **state)
         if (!gd)
             continue;
         reading first = train_some(gd, GD_BF16, GD_MODE_EAGER);
-        for (int k = TEST_UNDER_TSAN ? 2 : 0; k < 4; k++) {
+        for (int k = test_is_slow() ? 2 : 0; k < 4; k++) {
             reading other =
                 train_some(k < 2 ? gd : wide, GD_BF16, k % 2 ? GD_MODE_LAZY : GD_MODE_COMPILED);
             assert_same_bits(&first, &other, targets[i].name);

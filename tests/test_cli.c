@@ -25,6 +25,7 @@
 
 #include "support/cli.h"
 #include "support/effort.h"
+#include "support/shared_data.h"
 
 /* ---- help and mistakes ---- */
 
@@ -262,6 +263,48 @@ static void a_network_is_trained_used_and_measured(void **state)
                "test digit 9999");
 }
 
+/* A file of MNIST with the first 6,000 of its digits, or their labels. */
+static void write_first(const char *to, const char *name, size_t head, size_t each)
+{
+    enum { COUNT = 6000 };
+    char path[1024];
+    size_t size;
+    snprintf(path, sizeof path, "mnist/%s", name);
+    char *bytes = shared_text(path, &size);
+    assert_true(size > head + COUNT * each);
+    memcpy(bytes + 4, (const char[4]){ 0, 0, COUNT >> 8, (char)(COUNT & 255) }, 4);
+    snprintf(path, sizeof path, "%s/%s", to, name);
+    FILE *file = fopen(path, "wb");
+    assert_non_null(file);
+    assert_int_equal(fwrite(bytes, 1, head + COUNT * each, file), head + COUNT * each);
+    assert_int_equal(fclose(file), 0);
+    free(bytes);
+}
+
+/* MNIST, or where it is slow a tenth of its training digits: for runs whose accuracy does not matter. */
+static const char *digits(void)
+{
+    static char few[300];
+    if (!test_is_slow())
+        return MNIST;
+    if (*few)
+        return few;
+    char path[1024];
+    snprintf(path, sizeof path, "%s/few", folder);
+    assert_int_equal(mkdir(path, 0777), 0);
+    write_first(path, "train-images-idx3-ubyte", 16, 784);
+    write_first(path, "train-labels-idx1-ubyte", 8, 1);
+    static const char *const rest[] = { "t10k-images-idx3-ubyte.gz", "t10k-labels-idx1-ubyte.gz" };
+    for (int i = 0; i < 2; i++) {
+        snprintf(path, sizeof path, "%s/few/%s", folder, rest[i]);
+        char from[1024];
+        snprintf(from, sizeof from, "%s/%s", MNIST, rest[i]);
+        assert_int_equal(symlink(from, path), 0);
+    }
+    snprintf(few, sizeof few, "%s/few", folder);
+    return few;
+}
+
 /* The same seed gives the same file, by C and by JSON, compiled and eager, with and without a
  * thread for batches. */
 static void runs_can_be_repeated(void **state)
@@ -275,7 +318,7 @@ static void runs_can_be_repeated(void **state)
                                         "--workers 2", "--eager" };
     for (int i = 0; i < (TEST_UNDER_TSAN ? 3 : 4); i++) {
         const result *r = run("train %s --epochs 1 --quiet --seed 7 --faithful --run way%d %s",
-                              MNIST, i, ways[i]);
+                              digits(), i, ways[i]);
         assert_int_equal(r->code, 0);
         assert_string_equal(r->out, "");
         assert_string_equal(r->err, "");
@@ -494,9 +537,9 @@ static void a_closed_pipe_does_not_stop_training(void **state)
     need("jansson");
     char command[4096], text[8192];
     snprintf(command, sizeof command,
-             "cd '%s' && { '%s' train " MNIST " --epochs 1 --threads 1 --run piped "
+             "cd '%s' && { '%s' train %s --epochs 1 --threads 1 --run piped "
              "2>piped.err; echo \"exit $?\" >piped.code; } | true; cat piped.code",
-             folder, GD_TOOL);
+             folder, GD_TOOL, digits());
     FILE *pipe = popen(command, "r");
     assert_non_null(pipe);
     read_stream(pipe, text, sizeof text);

@@ -226,6 +226,10 @@ static void a_model_of_ones_own_talks(void **state)
     snprintf(arguments, sizeof arguments, "'%s' --tokenizer 'characters:%s' --prompt xyz", path,
              characters);
     assert_fails(arguments, 1, "not among the 4 characters");
+    snprintf(arguments, sizeof arguments,
+             "'%s' --tokenizer 'characters:%s' --prompt abababababababababab", path, characters);
+    assert_int_equal(run(arguments, false, text[0], sizeof text[0]), 1);
+    assert_string_equal(text[0], ""); /* longer than the model takes */
     remove(path);
     remove(characters);
 }

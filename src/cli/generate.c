@@ -18,10 +18,18 @@ typedef struct settings {
 
 /* ---- the command ---- */
 
+/* Once, where the text begins: a prompt that the model refuses is not printed. */
+static void print_prompt(const char **prompt)
+{
+    if (*prompt)
+        fputs(*prompt, stdout);
+    *prompt = NULL;
+}
+
 static gd_status print_token(void *user, int32_t token, const char *text, size_t size, bool *stop)
 {
-    (void)user;
     (void)token;
+    print_prompt(user);
     fwrite(text, 1, size, stdout);
     *stop = fflush(stdout) != 0 || cli_is_interrupted(); /* where nobody reads on, stop */
     return GD_OK;
@@ -59,15 +67,16 @@ static bool generate(const settings *s, gd_language_model *model, gd_language_mo
     gd_sampler *sampler =
         gd_sampler_create(.temperature = s->temperature, .top_k = s->top_k, .top_p = s->top_p,
                           .repetition_penalty = s->repetition_penalty, .seed = (uint64_t)s->seed);
-    if (s->prompt)
-        fputs(s->prompt, stdout);
+    const char *prompt = s->prompt;
     double start = gd_seconds();
-    int64_t made = sampler ? gd_generate(generator, tokenizer, sampler, .prompt = s->prompt,
-                                         .max_tokens = s->tokens, .callback = print_token,
-                                         .draft = drafts, .draft_tokens = s->draft_tokens)
-                           : -1;
+    int64_t made =
+        sampler ? gd_generate(generator, tokenizer, sampler, .prompt = s->prompt,
+                              .max_tokens = s->tokens, .callback = print_token, .user = &prompt,
+                              .draft = drafts, .draft_tokens = s->draft_tokens)
+                : -1;
     double seconds = gd_seconds() - start;
     if (made >= 0) {
+        print_prompt(&prompt);
         putchar('\n');
         (void)fflush(stdout);
     }
