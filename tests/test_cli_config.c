@@ -181,7 +181,9 @@ static void optimizers_are_set(void **state)
                                            "--ema 0.5",
                                            "--accumulate 2",
                                            "--state-dtype bf16",
-                                           "--state-dtype bf16 --state-rounding nearest" };
+                                           "--state-dtype bf16 --state-rounding nearest",
+                                           "--precision f16",
+                                           "--precision f16 --loss-scale 1" };
     enum { COUNT = sizeof options / sizeof *options };
     for (int i = 0; i < COUNT; i++)
         assert_int_equal(run(CLASSES "--epochs 3 --run o%d %s", i, options[i])->code, 0);
@@ -198,6 +200,8 @@ static void optimizers_are_set(void **state)
                  "--state-dtype is f32 or bf16, not 'bf1'; did you mean 'bf16'?");
     assert_fails(run(CLASSES "--state-rounding nearest"), 2,
                  "--state-rounding is for --state-dtype bf16, which is not given");
+    assert_fails(run(CLASSES "--loss-scale 8"), 2,
+                 "--loss-scale is for --precision f16, which is not given");
     /* Two batches to a step are one of twice the size, but for the last bits of the sums. */
     assert_int_equal(run(CLASSES "--epochs 3 --run twice --batch 64")->code, 0);
     gd_history *a = history_of("o6"), *b = history_of("twice");

@@ -96,6 +96,24 @@ static void accumulated_batches_are_as_one(void **state)
 
 /* Where the loader stands within an epoch, the small batch is not the last of a group: a batch of 2 and
  * one of 4 count as one of their 6 samples. */
+/* In f16 losses are scaled, by what the optimizer was told, 1 among it. */
+static void losses_are_scaled_in_f16(void **state)
+{
+    gd_dataset *d = numbers(*state);
+    static const double initial[] = { 0, 1, 8 };
+    for (int i = 0; i < 3; i++) {
+        trainee t = new_trainee(*state);
+        gd_loader *l = gd_loader_create(d, .batch = 5);
+        gd_optimizer *o = gd_adam(t.module, .lr = 0.01);
+        if (initial[i] > 0)
+            assert_int_equal(gd_optimizer_scale_losses(o, .initial = initial[i]), GD_OK);
+        assert_int_equal(gd_fit(o, objective, &t, l, .epochs = 2, .precision = GD_F16), GD_OK);
+        const double scale = gd_optimizer_loss_scale(o);
+        if (initial[i] > 0 ? scale != initial[i] : !(scale > 1000)) /* 65536, that comes down */
+            fail_msg("begun with %g, it is %g", initial[i], scale);
+    }
+}
+
 static void groups_begin_where_the_loader_stands(void **state)
 {
     trainee a = new_trainee(*state), b = new_trainee(*state);
@@ -401,6 +419,7 @@ int main(void)
         context_test(metrics_are_over_all_samples),
         context_test(bad_reports_are_errors),
         context_test(accumulated_batches_are_as_one),
+        context_test(losses_are_scaled_in_f16),
         context_test(groups_begin_where_the_loader_stands),
         context_test(training_ends_without_improvement),
         context_test(averages_are_validated),

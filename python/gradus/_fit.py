@@ -129,7 +129,7 @@ class Steps:
                  precision: DType | str | None = None) -> None:
         self.accumulate = accumulate
         self.precision = autocast(precision).dtype
-        if self.precision == "float16" and optimizer.loss_scale == 1:
+        if self.precision == "float16" and not optimizer._scales_losses:
             optimizer.scale_losses()
 
         @autocast(precision)

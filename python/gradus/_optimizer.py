@@ -28,6 +28,7 @@ class Optimizer:
         self.model = parameters if isinstance(parameters, Module) else None
         self._adopted = Adopted(parameters if isinstance(parameters, Module) else named_parameters(parameters, groups))
         self._optimizer = make(self._adopted.update(), **options)
+        self._scales_losses = False
         for i, group in enumerate(groups):
             self._optimizer.group(f"{i}.*", **group)
 
@@ -80,6 +81,7 @@ class Optimizer:
         divides the gradients by it. A step whose gradients are not finite changes nothing but the factor, which is multiplied by
         `backoff`, and by `growth` after `interval` finite ones. backward() is given scale_loss(loss)."""
         self._optimizer.scale_losses(initial=initial, growth=growth, backoff=backoff, interval=interval)
+        self._scales_losses = True
 
     @property
     def loss_scale(self) -> float:

@@ -16,7 +16,8 @@ typedef struct cli_settings {
         *schedule, *monitor, *device, *precision, *state_dtype, *state_rounding;
     cli_texts sets;
     int64_t epochs, batch, seed, threads, workers, size, accumulate, patience, plateau_patience;
-    double lr, momentum, weight_decay, clip_norm, clip_value, validation, ema, min_improvement;
+    double lr, momentum, weight_decay, clip_norm, clip_value, loss_scale, validation, ema,
+        min_improvement;
     double warmup, lr_end, factor, period, growth, power, rising_share; /* of the schedule */
     const char *milestones;
     bool balance, linear_annealing, faithful, per_example, eager, blame, quiet, tensorboard, csv,

@@ -19,6 +19,7 @@ cli_settings cli_train_defaults(void)
                            .weight_decay = NAN,
                            .clip_norm = NAN,
                            .clip_value = NAN,
+                           .loss_scale = NAN,
                            .validation = 0.15,
                            .ema = NAN,
                            .min_improvement = NAN,
@@ -161,6 +162,9 @@ static int optimizer_rows(cli_settings *s, cli_option *rows)
           &s->clip_norm, 1e-12, 1e12 },
         { "clip-value", "X", "hold each element of the gradients within -X and X", CLI_REAL,
           &s->clip_value, 1e-12, 1e12 },
+        { "loss-scale", "X",
+          "of --precision f16: what the loss is first multiplied by; it adapts (default: 65536)",
+          CLI_REAL, &s->loss_scale, 1, 1e9 },
         { "state-dtype", "NAME",
           "bf16 keeps the optimizer's states (moments) in half the memory (default: f32)", CLI_TEXT,
           &s->state_dtype, 0, 0 },
@@ -232,6 +236,7 @@ const char *cli_train_key(const char *name)
         { "weight-decay", "optimizer.weight_decay" },
         { "clip-norm", "optimizer.clip_norm" },
         { "clip-value", "optimizer.clip_value" },
+        { "loss-scale", "optimizer.loss_scale" },
         { "state-dtype", "optimizer.state_dtype" },
         { "state-rounding", "optimizer.state_rounding" },
         { "schedule", "schedule.name" },
@@ -376,6 +381,8 @@ int cli_train_check(const char *command, const cli_settings *s)
                   "of them";
     else if (!isnan(s->min_improvement) && s->patience == 0)
         problem = "--min-improvement is for --patience, which is not given";
+    else if (!isnan(s->loss_scale) && precision != GD_F16)
+        problem = "--loss-scale is for --precision f16, which is not given";
     else if (s->warmup > 0 && strcmp(schedule, "plateau") == 0)
         problem = "the schedule plateau has no warm-up";
     else if (strcmp(schedule, "multi_step") == 0 && !s->milestones)

@@ -102,12 +102,16 @@ static bool make_schedule(cli_recipe *r, const cli_settings *s, int64_t steps)
     return kind != GD_SCHEDULE_MULTI_STEP || read_milestones(r, s->milestones, steps);
 }
 
-static bool clip(const cli_recipe *r, const cli_settings *s)
+/* What the optimizer does with gradients before its rule. */
+static bool set_gradients(const cli_recipe *r, const cli_settings *s)
 {
     return (isnan(s->weight_decay) ||
             gd_optimizer_group(r->optimizer, "*", .weight_decay = s->weight_decay) == GD_OK) &&
            (isnan(s->clip_norm) || gd_optimizer_clip_norm(r->optimizer, s->clip_norm) == GD_OK) &&
-           (isnan(s->clip_value) || gd_optimizer_clip_value(r->optimizer, s->clip_value) == GD_OK);
+           (isnan(s->clip_value) ||
+            gd_optimizer_clip_value(r->optimizer, s->clip_value) == GD_OK) &&
+           (isnan(s->loss_scale) ||
+            gd_optimizer_scale_losses(r->optimizer, .initial = s->loss_scale) == GD_OK);
 }
 
 bool cli_recipe_make(cli_recipe *r, const cli_training *t, int64_t steps)
@@ -117,7 +121,7 @@ bool cli_recipe_make(cli_recipe *r, const cli_training *t, int64_t steps)
     r->optimizer = gd_optimizer_create(module, s->optimizer, .lr = s->lr, .momentum = s->momentum,
                                        .state_dtype = cli_train_state_dtype(s),
                                        .stochastic_rounding = cli_train_stochastic_rounding(s));
-    if (!r->optimizer || !clip(r, s))
+    if (!r->optimizer || !set_gradients(r, s))
         return false;
     if (!isnan(s->ema) && !(r->ema = gd_ema_create(module, .decay = s->ema)))
         return false;

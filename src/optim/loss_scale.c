@@ -3,6 +3,7 @@
  * whose gradients are not finite is passed over by choosing the old values: all of it is within the
  * compiled step. */
 #include "optim/optimizer.h"
+#include "optim/state.h"
 
 #include "base/error.h"
 #include "base/options.h"
@@ -42,6 +43,11 @@ double gd_optimizer_loss_scale(const gd_optimizer *o)
     if (o && o->scale_tensor && gd_tensor_read(o->scale_tensor, now, sizeof now) != GD_OK)
         return NAN;
     return now[SCALE];
+}
+
+bool gd_optimizer_scales_losses(const gd_optimizer *o)
+{
+    return o->scale_tensor != NULL;
 }
 
 static gd_tensor *part(const gd_optimizer *o, int which)

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/options.h"
 #include "base/text.h"
+#include "optim/state.h"
 #include "train/training_file.h"
 
 #include <gradus/autograd.h>
@@ -58,7 +59,7 @@ static gd_status open_parts(gd_fit *f)
 {
     const gd_fit_options *o = &f->options;
     gd_meter_open(&f->meter, f->context, o->precision);
-    if (o->precision == GD_F16 && gd_optimizer_loss_scale(f->optimizer) == 1.0 &&
+    if (o->precision == GD_F16 && !gd_optimizer_scales_losses(f->optimizer) &&
         gd_optimizer_scale_losses(f->optimizer) != GD_OK)
         return gd_error_last();
     if (o->validation) {

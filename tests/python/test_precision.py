@@ -133,3 +133,14 @@ def test_fit_trains_in_mixed_precision_and_goes_on_in_the_same(tmp_path, accumul
     with pytest.raises(gd.StateError, match="begun with precision=bfloat16"):
         trained(None, tmp_path / "run", 4, accumulate, resume=True)
     assert trained("bfloat16", tmp_path / "run", 4, accumulate, resume=True) == (whole, loss)
+
+
+@pytest.mark.parametrize("initial", (None, 1, 8))
+def test_fit_keeps_the_loss_scale_that_was_set(initial):
+    model = Net()
+    optimizer = gd.optim.Adam(model, lr=0.02)
+    if initial:
+        optimizer.scale_losses(initial=initial)
+    data = gd.data.from_arrays(gd.randn((20, 4)), gd.zeros(20, dtype=gd.int64))
+    gd.fit(model, optimizer, gd.data.DataLoader(data, batch_size=10), 1, precision="float16", progress=False)
+    assert optimizer.loss_scale == initial if initial else optimizer.loss_scale > 1000  # 65536, that comes down
