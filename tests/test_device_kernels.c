@@ -1,7 +1,8 @@
 /* tests/test_device_kernels.c: kernels of devices that compile them, at sizes that reach every path:
  * rows of one block and of several, runs, columns in lanes, tiles that are cut, batches that are
- * broadcast. On the device, without its host, they give the CPU's bits. Skipped where OpenCL finds
- * no device. */
+ * broadcast. On the device, without its host, they give the CPU's bits: every fourth case where it is
+ * slow (support/effort.h), as neither sanitizers nor the library's compiler see kernels. Skipped where
+ * OpenCL finds no device. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>

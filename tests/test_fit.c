@@ -94,8 +94,6 @@ static void accumulated_batches_are_as_one(void **state)
     }
 }
 
-/* Where the loader stands within an epoch, the small batch is not the last of a group: a batch of 2 and
- * one of 4 count as one of their 6 samples. */
 /* In f16 losses are scaled, by what the optimizer was told, 1 among it. */
 static void losses_are_scaled_in_f16(void **state)
 {
@@ -114,6 +112,8 @@ static void losses_are_scaled_in_f16(void **state)
     }
 }
 
+/* Where the loader stands within an epoch, the small batch is not the last of a group: a batch of 2 and
+ * one of 4 count as one of their 6 samples. */
 static void groups_begin_where_the_loader_stands(void **state)
 {
     trainee a = new_trainee(*state), b = new_trainee(*state);
