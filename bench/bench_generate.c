@@ -100,6 +100,7 @@ static void side(bool prefill, const char *path)
     for (int i = 0; i < LOGITS; i++)
         printf(" %.9g", (double)first[i]);
     printf("\n");
+    gd_bench_await_turns(prefill ? run_prefill : run_token, g, prefill ? 1 : 8, THREADS);
     gd_close(gd);
 }
 
@@ -126,10 +127,12 @@ static void compare(const char *self, const char *path, const char *type, bool p
                               numbers[3],
                               numbers[4],
                               NULL };
+    gd_bench_sides sides = { .count = 0 };
     gd_bench_side ours, peer;
-    if (!gd_bench_run_side(ours_is, THREADS, &ours))
+    if (!gd_bench_start_side(&sides, ours_is, THREADS, &ours))
         gd_bench_die("%s failed", self);
-    const bool there = gd_bench_run_side(peer_is, THREADS, &peer);
+    const bool there = gd_bench_start_side(&sides, peer_is, THREADS, &peer);
+    (void)gd_bench_take_side_turns(&sides, THREADS);
     gd_bench_row row = gd_bench_make_row("generate", name, THREADS, "ms", ours.seconds * 1e3,
                                          ours.check_count == LOGITS);
     gd_bench_print_sides(row, &ours, &peer, &there, 1, false, tolerance);

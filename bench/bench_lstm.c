@@ -3,7 +3,7 @@
  * nn.LSTM and a jit-compiled one in JAX (peers/lstm_*.py). The bound is the arithmetic of the
  * matrix products alone, at the machine's peak. Verified: weighted sums of the result and of the
  * input's gradient, ours bit for bit among themselves. Each side runs in a process of its own, so
- * that its peak memory is its own.
+ * that its peak memory is its own, and they are timed in turns.
  */
 #include "measure.h"
 #include "peak.h"
@@ -96,23 +96,22 @@ static void run_side(gd_bench_way way, int threads)
     gd_bench_print_memory(before);
     if (way.mode == GD_MODE_COMPILED)
         gd_bench_print_profile(p.step, 2, p.in);
+    gd_bench_await_turns(call, &p, 1, threads);
     gd_close(p.context);
 }
 
-static void run_ours(const char *self, const char *mode, int threads, double at_one,
-                     gd_bench_side *out)
+static void start_ours(gd_bench_sides *sides, const char *self, const char *mode, int threads,
+                       gd_bench_side *out)
 {
     char count[16];
     snprintf(count, sizeof count, "%d", threads);
     const char *arguments[] = { self, mode, count, NULL };
-    if (!gd_bench_run_side(arguments, threads, out))
+    if (!gd_bench_start_side(sides, arguments, threads, out))
         gd_bench_die("%s %s failed", self, mode);
-    snprintf(out->name, sizeof out->name, "Gradus %s", mode + 2);
-    gd_bench_run_again_if_stalled(arguments, threads, at_one, out);
 }
 
-static bool run_peer(const char *program, const char *mode, int threads, double at_one,
-                     gd_bench_side *out)
+static bool start_peer(gd_bench_sides *sides, const char *program, const char *mode, int threads,
+                       gd_bench_side *out)
 {
     char count[16];
     snprintf(count, sizeof count, "%d", threads);
@@ -120,10 +119,7 @@ static bool run_peer(const char *program, const char *mode, int threads, double 
     const char *arguments[] = {
         gd_bench_python(), program, count, seconds, "32", "128", "256", "256", "2", mode, NULL
     };
-    if (!gd_bench_run_side(arguments, threads, out))
-        return false;
-    gd_bench_run_again_if_stalled(arguments, threads, at_one, out);
-    return true;
+    return gd_bench_start_side(sides, arguments, threads, out);
 }
 
 static const char torch[] = GD_SOURCE_DIR "/bench/peers/lstm_torch.py",
@@ -131,40 +127,39 @@ static const char torch[] = GD_SOURCE_DIR "/bench/peers/lstm_torch.py",
 
 /* In bf16, against our own f32 and PyTorch under autocast. The sums that are compared add a million
  * numbers, each rounded to 8 bits. */
-static void bench_bf16(const char *self, int threads, const gd_bench_side *f32)
+static void bench_bf16(const char *self, int threads)
 {
     enum { PEERS = 2 };
     static const char *const modes[PEERS] = { "eager-bf16", "compile-bf16" };
-    gd_bench_side ours[2], peers[PEERS];
+    gd_bench_sides sides = { .count = 0 };
+    gd_bench_side ours[2], f32, peers[PEERS];
     bool there[PEERS];
-    run_ours(self, "--compiled-bf16", threads, (double)NAN, &ours[0]);
-    run_ours(self, "--eager-bf16", threads, (double)NAN, &ours[1]);
+    start_ours(&sides, self, "--compiled-bf16", threads, &ours[0]);
+    start_ours(&sides, self, "--eager-bf16", threads, &ours[1]);
+    start_ours(&sides, self, "--compiled", threads, &f32);
     for (int i = 0; i < PEERS; i++)
-        there[i] = run_peer(torch, modes[i], threads, (double)NAN, &peers[i]);
+        there[i] = start_peer(&sides, torch, modes[i], threads, &peers[i]);
+    (void)gd_bench_take_side_turns(&sides, threads);
     gd_bench_print_bf16(
         gd_bench_make_row("lstm", "forward + backward in bf16, compiled", threads, "ms", 0, true),
-        &ours[0], &ours[1], f32, peers, there, PEERS, 1);
+        &ours[0], &ours[1], &f32, peers, there, PEERS, 1);
 }
 
-/* `at_one`: seconds on one thread, ours and the peers'. */
-static void bench(const char *self, int threads, double at_one[4])
+static void bench(const char *self, int threads)
 {
     static const char *const cases[2] = { "forward + backward, compiled",
                                           "forward + backward, eager" };
     static const char *const memories[2] = { "memory, compiled", "memory, eager" };
     static const char *const modes[2] = { "--compiled", "--eager" };
     static const char *const programs[2] = { torch, jax };
+    gd_bench_sides sides = { .count = 0 };
     gd_bench_side ours[2], peers[2];
     bool there[2];
-    for (int i = 0; i < 2; i++) {
-        run_ours(self, modes[i], threads, at_one[i], &ours[i]);
-        at_one[i] = threads == 1 ? ours[i].seconds : at_one[i];
-    }
-    for (int i = 0; i < 2; i++) {
-        there[i] = run_peer(programs[i], "eager", threads, at_one[2 + i], &peers[i]);
-        at_one[2 + i] = threads == 1 ? peers[i].seconds : at_one[2 + i];
-    }
-    double peak = gd_bench_peak_flops(gd_isa_choose(), false, threads);
+    for (int i = 0; i < 2; i++)
+        start_ours(&sides, self, modes[i], threads, &ours[i]);
+    for (int i = 0; i < 2; i++)
+        there[i] = start_peer(&sides, programs[i], "eager", threads, &peers[i]);
+    double peak = gd_bench_take_side_turns(&sides, threads);
     double flops = 3 * 2.0 * BATCH * TIME * LAYERS * 4 * WIDTH * (INPUT + WIDTH);
     for (int i = 0; i < 2; i++) {
         bool same = gd_bench_sides_agree(&ours[0], &ours[i], 0);
@@ -178,7 +173,7 @@ static void bench(const char *self, int threads, double at_one[4])
             peers, there, 2, true, 1e-2);
     }
     if (threads == 2)
-        bench_bf16(self, threads, &ours[0]);
+        bench_bf16(self, threads);
 }
 
 int main(int count, char **arguments)
@@ -189,8 +184,7 @@ int main(int count, char **arguments)
     }
     char self[4096];
     gd_bench_own_path(self, sizeof self);
-    double at_one[4] = { NAN, NAN, NAN, NAN };
     for (int threads = 1; threads <= 2; threads++)
-        bench(self, threads, at_one);
+        bench(self, threads);
     return gd_bench_all_verified() ? 0 : 1;
 }

@@ -6,7 +6,8 @@
  * follow from a seed; they and the batch are written to a file for the peers (write_problem).
  * Before timing, the losses of the first steps are compared: ours among themselves bit for bit,
  * those of peers to 1e-4. In bf16, on two threads, the compiled step is compared with our own f32
- * and PyTorch under autocast; losses are then alike to 2e-2. Each side, mode and number of threads runs in a process of its own.
+ * and PyTorch under autocast; losses are then alike to 2e-2. Each side, mode and number of threads runs in a process of its own, and they are
+ * timed in turns.
  */
 #include "cnn.h"
 
@@ -179,23 +180,20 @@ typedef struct run {
     const gd_bench_cnn *cnn;
     char self[4096], problem[4096];
     int64_t parameters;
-    gd_bench_side first; /* compiled on one thread: what all losses are compared with */
-    double at_one[2 + PEERS + HALF_PEERS]; /* seconds on one thread: ours, compiled and eager; the
-                                              peers; NAN: not measured */
+    gd_bench_side first;  /* compiled on one thread: what all losses are compared with */
+    gd_bench_sides sides; /* those that wait for their turns */
 } run;
 
-static void run_ours(run *r, const char *mode, int threads, double at_one, gd_bench_side *out)
+static void start_ours(run *r, const char *mode, int threads, gd_bench_side *out)
 {
     char count[16];
     snprintf(count, sizeof count, "%d", threads);
     const char *arguments[] = { r->self, mode, count, r->problem, NULL };
-    if (!gd_bench_run_side(arguments, threads, out))
+    if (!gd_bench_start_side(&r->sides, arguments, threads, out))
         gd_bench_die("%s failed", r->self);
-    snprintf(out->name, sizeof out->name, "Gradus %s", mode + 2);
-    gd_bench_run_again_if_stalled(arguments, threads, at_one, out);
 }
 
-static bool run_peer(run *r, int which, int threads, gd_bench_side *out)
+static bool start_peer(run *r, int which, int threads, gd_bench_side *out)
 {
     char count[16], seconds[16], chunk[16], rate[32];
     snprintf(count, sizeof count, "%d", threads);
@@ -212,10 +210,7 @@ static bool run_peer(run *r, int which, int threads, gd_bench_side *out)
     const char *script = peers[which].script, *mode = peers[which].mode;
     const char *arguments[] = { gd_bench_python(), script, r->cnn->suite, mode, r->problem, count,
                                 seconds,           chunk,  rate,          NULL };
-    if (!gd_bench_run_side(arguments, threads, out))
-        return false;
-    gd_bench_run_again_if_stalled(arguments, threads, r->at_one[2 + which], out);
-    return true;
+    return gd_bench_start_side(&r->sides, arguments, threads, out);
 }
 
 /* What Adam must move where it is more than the caches hold, else 0. */
@@ -227,13 +222,11 @@ static double update_bytes(const run *r)
 
 /* Seconds below which no step can be: its arithmetic at the peak, and, for Adam, weights and both
  * moments read and written once each. */
-static double bound_seconds(const run *r, int threads)
+static double bound_seconds(const run *r, int threads, double peak)
 {
     const gd_bench_cnn *cnn = r->cnn;
-    double peak = 0.0, flops = 2.0 * (double)cnn->input.dim[0] * cnn->multiply_adds, traffic = 0.0;
+    double flops = 2.0 * (double)cnn->input.dim[0] * cnn->multiply_adds, traffic = 0.0;
     gd_bench_bandwidth memory;
-    for (int i = 0; i < 5; i++)
-        peak = fmax(peak, gd_bench_peak_flops(gd_isa_choose(), false, threads));
     double bytes = update_bytes(r);
     if (bytes > 0.0 && gd_bench_memory(threads, &memory))
         traffic = bytes / memory.copy;
@@ -246,17 +239,19 @@ static double bound_seconds(const run *r, int threads)
     return flops / peak + traffic;
 }
 
-static void compare_bf16(run *r, int threads, const gd_bench_side *f32)
+static void compare_bf16(run *r, int threads)
 {
-    gd_bench_side ours[2], peers[HALF_PEERS];
+    gd_bench_side ours[2], f32, peers[HALF_PEERS];
     bool there[HALF_PEERS];
-    run_ours(r, "--compiled-bf16", threads, (double)NAN, &ours[0]);
-    run_ours(r, "--eager-bf16", threads, (double)NAN, &ours[1]);
+    start_ours(r, "--compiled-bf16", threads, &ours[0]);
+    start_ours(r, "--eager-bf16", threads, &ours[1]);
+    start_ours(r, "--compiled", threads, &f32);
     for (int i = 0; i < HALF_PEERS; i++)
-        there[i] = run_peer(r, PEERS + i, threads, &peers[i]);
+        there[i] = start_peer(r, PEERS + i, threads, &peers[i]);
+    (void)gd_bench_take_side_turns(&r->sides, threads);
     gd_bench_print_bf16(
         gd_bench_make_row(r->cnn->suite, "train step in bf16, compiled", threads, "ms", 0, true),
-        &ours[0], &ours[1], f32, peers, there, HALF_PEERS, half_tolerance);
+        &ours[0], &ours[1], &f32, peers, there, HALF_PEERS, half_tolerance);
 }
 
 static void compare(run *r, int threads)
@@ -266,16 +261,13 @@ static void compare(run *r, int threads)
                                             "memory of training, eager" };
     gd_bench_side ours[2], peers[PEERS];
     bool there[PEERS];
-    run_ours(r, "--compiled", threads, r->at_one[0], &ours[0]);
-    run_ours(r, "--eager", threads, r->at_one[1], &ours[1]);
+    start_ours(r, "--compiled", threads, &ours[0]);
+    start_ours(r, "--eager", threads, &ours[1]);
     for (int i = 0; i < PEERS; i++)
-        there[i] = run_peer(r, i, threads, &peers[i]);
-    if (threads == 1) {
+        there[i] = start_peer(r, i, threads, &peers[i]);
+    double bound = bound_seconds(r, threads, gd_bench_take_side_turns(&r->sides, threads));
+    if (threads == 1)
         r->first = ours[0];
-        for (int i = 0; i < 2 + PEERS; i++)
-            r->at_one[i] = i < 2 ? ours[i].seconds : peers[i - 2].seconds;
-    }
-    double bound = bound_seconds(r, threads);
     for (int i = 0; i < 2; i++) {
         bool same = gd_bench_sides_agree(&r->first, &ours[i], 0.0);
         gd_bench_row row =
@@ -287,7 +279,7 @@ static void compare(run *r, int threads)
         gd_bench_print_sides(row, &ours[i], peers, there, PEERS, true, tolerance);
     }
     if (threads == MOST_THREADS)
-        compare_bf16(r, threads, &ours[0]);
+        compare_bf16(r, threads);
 }
 
 int gd_bench_cnn_run(const gd_bench_cnn *cnn, int count, char **arguments)
@@ -301,8 +293,6 @@ int gd_bench_cnn_run(const gd_bench_cnn *cnn, int count, char **arguments)
         return 0;
     }
     run r = { .cnn = cnn };
-    for (int i = 0; i < 2 + PEERS + HALF_PEERS; i++)
-        r.at_one[i] = (double)NAN;
     gd_bench_own_path(r.self, sizeof r.self);
     r.parameters = make_problem(cnn, r.problem, sizeof r.problem);
     fprintf(stderr, "%s: %lld parameters\n", cnn->suite, (long long)r.parameters);

@@ -5,7 +5,8 @@
  * All sides begin with the same weights, which we write to a file, and see the same tokens, which a
  * formula gives. Before timing, the losses of the first steps are compared: ours among themselves
  * bit for bit, those of the others to 1e-3, in bf16 to 2e-2. A step is forward, backward and AdamW on a fixed batch;
- * no dropout. Each side and mode runs in a process of its own, so that its peak memory is its own.
+ * no dropout. Each side and mode runs in a process of its own, so that its peak memory is its own,
+ * and they are timed in turns.
  */
 #include "gpt.h"
 
@@ -169,6 +170,7 @@ static void side_generate(const gd_bench_gpt *g, const char *weights)
     double read = gd_bench_median(reads, ROUNDS);
     printf("note %s: a token reads %.0f MB of weights; at %.1f GB/s that takes %.1f ms\n", g->suite,
            token_bytes(g) * 1e-6, read * 1e-9, token_bytes(g) / read * 1e3);
+    gd_bench_await_turns(run_token, &talk, 8, THREADS);
     gd_close(t.context);
 }
 
@@ -196,12 +198,10 @@ static double update_bytes(const gd_bench_gpt *g)
 
 /* Seconds below which no step can be: its arithmetic at the peak, and, where weights are more than
  * the caches hold, reading and writing them and both moments once. */
-static double bound_seconds(const gd_bench_gpt *g)
+static double bound_seconds(const gd_bench_gpt *g, double peak)
 {
-    double peak = 0.0, traffic = 0.0, bytes = update_bytes(g);
+    double traffic = 0.0, bytes = update_bytes(g);
     gd_bench_bandwidth memory;
-    for (int i = 0; i < 5; i++)
-        peak = fmax(peak, gd_bench_peak_flops(gd_isa_choose(), false, THREADS));
     fprintf(stderr, "\n%s: a step is %.1f GFLOP; at the peak of %.0f GFLOP/s it takes %.0f ms",
             g->suite, step_flops(g) * 1e-9, peak * 1e-9, step_flops(g) / peak * 1e3);
     if (bytes > 0.0 && gd_bench_memory(THREADS, &memory)) {
@@ -217,15 +217,17 @@ typedef struct run {
     const gd_bench_gpt *gpt;
     char self[4096], weights[4096];
     char count[16], seconds[16], numbers[8][24];
+    gd_bench_sides sides; /* those that wait for their turns */
 } run;
 
-static bool run_ours(run *r, const char *mode, gd_bench_side *out)
+static void start_ours(run *r, const char *mode, gd_bench_side *out)
 {
     const char *arguments[] = { r->self, mode, r->weights, NULL };
-    return gd_bench_run_side(arguments, THREADS, out);
+    if (!gd_bench_start_side(&r->sides, arguments, THREADS, out))
+        gd_bench_die("%s failed", r->self);
 }
 
-static bool run_peer(run *r, const char *program, const char *mode, gd_bench_side *out)
+static bool start_peer(run *r, const char *program, const char *mode, gd_bench_side *out)
 {
     const gd_bench_gpt *g = r->gpt;
     const int64_t numbers[] = { g->heads, g->batch, g->time, PROMPT };
@@ -236,21 +238,23 @@ static bool run_peer(run *r, const char *program, const char *mode, gd_bench_sid
     const char *arguments[] = { gd_bench_python(), program,       mode,          r->weights,
                                 r->count,          r->seconds,    r->numbers[0], r->numbers[1],
                                 r->numbers[2],     r->numbers[3], NULL };
-    return gd_bench_run_side(arguments, THREADS, out);
+    return gd_bench_start_side(&r->sides, arguments, THREADS, out);
 }
 
-static void compare_bf16(run *r, const gd_bench_side *f32)
+static void compare_bf16(run *r)
 {
     static const char *const modes[HALF_PEERS] = { "eager-bf16", "compile-bf16" };
-    gd_bench_side ours[2], peers[HALF_PEERS];
+    gd_bench_side ours[2], f32, peers[HALF_PEERS];
     bool there[HALF_PEERS];
-    if (!run_ours(r, "--compiled-bf16", &ours[0]) || !run_ours(r, "--eager-bf16", &ours[1]))
-        gd_bench_die("%s failed", r->self);
+    start_ours(r, "--compiled-bf16", &ours[0]);
+    start_ours(r, "--eager-bf16", &ours[1]);
+    start_ours(r, "--compiled", &f32);
     for (int i = 0; i < HALF_PEERS; i++)
-        there[i] = run_peer(r, torch, modes[i], &peers[i]);
+        there[i] = start_peer(r, torch, modes[i], &peers[i]);
+    (void)gd_bench_take_side_turns(&r->sides, THREADS);
     gd_bench_print_bf16(
         gd_bench_make_row(r->gpt->suite, "train step in bf16, compiled", THREADS, "ms", 0, true),
-        &ours[0], &ours[1], f32, peers, there, HALF_PEERS, 2e-2);
+        &ours[0], &ours[1], &f32, peers, there, HALF_PEERS, 2e-2);
 }
 
 static void compare_training(run *r)
@@ -261,13 +265,13 @@ static void compare_training(run *r)
                                             "memory of training, eager" };
     gd_bench_side ours[2], peers[PEERS];
     bool there[PEERS];
-    if (!run_ours(r, "--compiled", &ours[0]) || !run_ours(r, "--eager", &ours[1]))
-        gd_bench_die("%s failed", r->self);
-    there[0] = run_peer(r, torch, "eager", &peers[0]);
-    there[1] = run_peer(r, torch, "compile", &peers[1]);
-    there[2] = run_peer(r, jax, "jit", &peers[2]);
-    there[3] = run_peer(r, jax, "scan", &peers[3]);
-    double bound = bound_seconds(g);
+    start_ours(r, "--compiled", &ours[0]);
+    start_ours(r, "--eager", &ours[1]);
+    there[0] = start_peer(r, torch, "eager", &peers[0]);
+    there[1] = start_peer(r, torch, "compile", &peers[1]);
+    there[2] = start_peer(r, jax, "jit", &peers[2]);
+    there[3] = start_peer(r, jax, "scan", &peers[3]);
+    double bound = bound_seconds(g, gd_bench_take_side_turns(&r->sides, THREADS));
     for (int i = 0; i < 2; i++) {
         bool same = gd_bench_sides_agree(&ours[0], &ours[i], 0.0);
         gd_bench_row row =
@@ -279,7 +283,7 @@ static void compare_training(run *r)
             gd_bench_make_row(g->suite, memories[i], THREADS, "MiB", ours[i].memory, same),
             &ours[i], peers, there, PEERS, true, 1e-3);
     }
-    compare_bf16(r, &ours[0]);
+    compare_bf16(r);
 }
 
 static void compare_generation(run *r)
@@ -288,10 +292,10 @@ static void compare_generation(run *r)
     static const char *const modes[TALKERS] = { "generate", "compile_generate" };
     gd_bench_side ours, peers[TALKERS];
     bool there[TALKERS];
-    if (!run_ours(r, "--generate", &ours))
-        gd_bench_die("%s failed", r->self);
+    start_ours(r, "--generate", &ours);
     for (int i = 0; i < TALKERS; i++)
-        there[i] = run_peer(r, torch, modes[i], &peers[i]);
+        there[i] = start_peer(r, torch, modes[i], &peers[i]);
+    (void)gd_bench_take_side_turns(&r->sides, THREADS);
     gd_bench_row row = gd_bench_make_row(g->suite, "a token, batch 1", THREADS, "ms",
                                          ours.seconds * 1e3, ours.check_count == LOGITS);
     row.bound_fraction = ours.bound;

@@ -6,8 +6,10 @@
 
 #include <ctype.h>
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <math.h>
 #include <sched.h>
+#include <signal.h>
 #include <spawn.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -176,6 +178,27 @@ void gd_bench_take_turns(gd_bench_runner *runners, int count, int rounds, double
     }
 }
 
+void gd_bench_polish(double *samples, int count, int rounds, gd_bench_timing *timings)
+{
+    enum { MOST = 16, MOST_ROUNDS = 16 };
+    double medians[MOST], sorted[MOST > MOST_ROUNDS ? MOST : MOST_ROUNDS];
+    if (count > MOST || rounds > MOST_ROUNDS)
+        gd_bench_die("%d things in %d rounds are too many", count, rounds);
+    for (int i = 0; i < count; i++) {
+        memcpy(sorted, samples + i * rounds, sizeof *sorted * (size_t)rounds);
+        medians[i] = gd_bench_median(sorted, (size_t)rounds);
+    }
+    for (int round = 0; round < rounds; round++) {
+        for (int i = 0; i < count; i++)
+            sorted[i] = samples[i * rounds + round] / medians[i];
+        const double slow = gd_bench_median(sorted, (size_t)count);
+        for (int i = 0; i < count; i++)
+            samples[i * rounds + round] /= slow;
+    }
+    for (int i = 0; i < count; i++)
+        timings[i] = summary(samples + i * rounds, (size_t)rounds);
+}
+
 /* ---- rows ---- */
 
 static bool all_verified = true;
@@ -285,7 +308,7 @@ bool gd_bench_all_verified(void)
 
 struct gd_bench_process {
     pid_t pid;
-    FILE *output;
+    FILE *input, *output; /* its stdin and stdout */
 };
 
 const char *gd_bench_python(void)
@@ -329,14 +352,13 @@ gd_bench_process *gd_bench_start(const char *const *arguments, int threads)
 {
     gd_bench_process *process = malloc(sizeof *process);
     char **environment = peer_environment(threads);
-    int ends[2] = { -1, -1 };
+    int in[2], out[2]; /* not inherited: a program would keep another's stdin open */
     posix_spawn_file_actions_t actions;
-    if (process == NULL || environment == NULL || pipe(ends) != 0 ||
-        posix_spawn_file_actions_init(&actions) != 0)
+    if (process == NULL || environment == NULL || pipe2(in, O_CLOEXEC) != 0 ||
+        pipe2(out, O_CLOEXEC) != 0 || posix_spawn_file_actions_init(&actions) != 0)
         gd_bench_die("cannot start %s", arguments[0]);
-    posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
-    posix_spawn_file_actions_addclose(&actions, ends[0]);
-    posix_spawn_file_actions_addclose(&actions, ends[1]);
+    posix_spawn_file_actions_adddup2(&actions, in[0], STDIN_FILENO);
+    posix_spawn_file_actions_adddup2(&actions, out[1], STDOUT_FILENO);
     fflush(stdout);
     /* The argument list is not written to: the missing const is POSIX's. */
     char *list[16];
@@ -353,11 +375,16 @@ gd_bench_process *gd_bench_start(const char *const *arguments, int threads)
     (void)sched_setaffinity(0, sizeof mine, &mine);
     posix_spawn_file_actions_destroy(&actions);
     free(environment);
-    close(ends[1]);
-    process->output = failure == 0 ? fdopen(ends[0], "r") : NULL;
-    if (process->output != NULL)
+    close(in[0]);
+    close(out[1]);
+    process->input = fdopen(in[1], "w");
+    process->output = fdopen(out[0], "r");
+    if (process->input == NULL || process->output == NULL)
+        gd_bench_die("cannot start %s", arguments[0]);
+    if (failure == 0)
         return process;
-    close(ends[0]);
+    fclose(process->input);
+    fclose(process->output);
     free(process);
     return NULL;
 }
@@ -398,9 +425,23 @@ bool gd_bench_read(gd_bench_process *process, gd_bench_line *line)
     return true;
 }
 
+double gd_bench_take_turn(gd_bench_process *process)
+{
+    static const double rest = 0.1; /* seconds: threads of the one before may still spin */
+    gd_bench_line line;
+    pause_for(rest);
+    signal(SIGPIPE, SIG_IGN); /* if it has died, reading tells */
+    fprintf(process->input, "go\n");
+    fflush(process->input);
+    if (!gd_bench_read(process, &line) || strcmp(line.kind, "sample") != 0 || line.count != 1)
+        gd_bench_die("a side has not taken its turn");
+    return line.numbers[0];
+}
+
 int gd_bench_finish(gd_bench_process *process)
 {
     int status;
+    fclose(process->input);
     fclose(process->output);
     pid_t done = waitpid(process->pid, &status, 0);
     free(process);

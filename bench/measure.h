@@ -60,6 +60,12 @@ typedef struct gd_bench_runner {
 void gd_bench_take_turns(gd_bench_runner *runners, int count, int rounds, double sample,
                          int threads);
 
+/* `rounds` samples of each of `count` things, taken in turns: samples[thing * rounds + round], in
+ * seconds, are divided by how slow the machine was in that round, the median over the things of
+ * sample over the thing's median (one step of Tukey's median polish, 1977, of their logarithms). The
+ * timings are of what is left; of things that were slowed alike the spread is small. */
+void gd_bench_polish(double *samples, int count, int rounds, gd_bench_timing *timings);
+
 /* ---- rows ---- */
 
 /* One measurement. NAN stands for a number there is none of, NULL for a text. */
@@ -106,7 +112,10 @@ typedef struct gd_bench_process gd_bench_process;
 gd_bench_process *gd_bench_start(const char *const *arguments, int threads);
 /* The next line; false at the end. */
 bool gd_bench_read(gd_bench_process *process, gd_bench_line *line);
-/* Its exit status, or -1 when it was killed. */
+/* Gives a program that waits a turn (side.h): the seconds of its sample, or the end of this program.
+ */
+double gd_bench_take_turn(gd_bench_process *process);
+/* Ends its input. Its exit status, or -1 when it was killed. */
 int gd_bench_finish(gd_bench_process *process);
 
 /* Threads of the OpenMP runtime that a peer brought with it (oneDNN); none: nothing happens. */

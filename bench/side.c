@@ -1,6 +1,8 @@
 /* bench/side.c: see side.h. */
 #include "side.h"
 
+#include "peak.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,29 +31,113 @@ static void take_line(gd_bench_side *side, const gd_bench_line *line)
     }
 }
 
-bool gd_bench_run_side(const char *const *arguments, int threads, gd_bench_side *side)
+/* Lines up to "ready" or the end. */
+static bool run_until_ready(const char *const *arguments, int threads, gd_bench_side *side)
 {
     *side = (gd_bench_side){ .seconds = NAN, .spread = NAN, .memory = NAN, .bound = NAN };
+    snprintf(side->name, sizeof side->name, "ours, %s", arguments[1]);
     gd_bench_process *process = gd_bench_start(arguments, threads);
     gd_bench_line line;
-    while (process != NULL && gd_bench_read(process, &line))
+    while (process != NULL && gd_bench_read(process, &line)) {
+        if (strcmp(line.kind, "ready") == 0) {
+            side->process = process;
+            return !isnan(side->seconds);
+        }
         take_line(side, &line);
+    }
     int status = process != NULL ? gd_bench_finish(process) : 3;
     if (status != 0 && status != 3 && status != 127)
         fprintf(stderr, "%s %s failed: exit status %d\n", arguments[0], arguments[1], status);
     return status == 0 && !isnan(side->seconds);
 }
 
-void gd_bench_run_again_if_stalled(const char *const *arguments, int threads, double at_one,
-                                   gd_bench_side *side)
+bool gd_bench_run_side(const char *const *arguments, int threads, gd_bench_side *side)
 {
-    gd_bench_side again;
-    if (threads == 1 || !(side->seconds > at_one))
+    unsetenv("BENCH_TURNS");
+    return run_until_ready(arguments, threads, side);
+}
+
+/* ---- turns ---- */
+
+/* More than a quarter of the memory is free: the largest side needs less of any machine that it is
+ * worth running on. */
+static bool memory_is_left(void)
+{
+    FILE *file = fopen("/proc/meminfo", "r");
+    char line[128];
+    double total = 0, available = 0;
+    while (file != NULL && fgets(line, sizeof line, file) != NULL) {
+        (void)sscanf(line, "MemTotal: %lf", &total);
+        (void)sscanf(line, "MemAvailable: %lf", &available);
+    }
+    if (file != NULL)
+        fclose(file);
+    return available > total / 4;
+}
+
+bool gd_bench_start_side(gd_bench_sides *sides, const char *const *arguments, int threads,
+                         gd_bench_side *side)
+{
+    if (sides->count == GD_BENCH_MOST_SIDES)
+        gd_bench_die("more than %d sides", GD_BENCH_MOST_SIDES);
+    if (memory_is_left())
+        setenv("BENCH_TURNS", "1", 1);
+    else
+        unsetenv("BENCH_TURNS");
+    if (!run_until_ready(arguments, threads, side))
+        return false;
+    if (side->process != NULL)
+        sides->side[sides->count++] = side;
+    else
+        fprintf(stderr, "%s: timed on its own\n", side->name);
+    return true;
+}
+
+double gd_bench_take_side_turns(gd_bench_sides *sides, int threads)
+{
+    enum { ROUNDS = 11, QUICK_ROUNDS = 7, MOST = GD_BENCH_MOST_SIDES + 1 };
+    double samples[MOST * ROUNDS];
+    const int rounds = gd_bench_quick() ? QUICK_ROUNDS : ROUNDS, count = sides->count;
+    for (int round = 0; round < rounds; round++) {
+        for (int i = 0; i < count; i++)
+            samples[i * rounds + round] = gd_bench_take_turn(sides->side[i]->process);
+        samples[count * rounds + round] = 1 / gd_bench_peak_flops(gd_isa_choose(), false, threads);
+    }
+    gd_bench_timing timings[MOST];
+    gd_bench_polish(samples, count + 1, rounds, timings);
+    for (int i = 0; i < count; i++) {
+        gd_bench_side *side = sides->side[i];
+        side->seconds = timings[i].seconds;
+        side->spread = timings[i].spread;
+        if (gd_bench_finish(side->process) != 0)
+            gd_bench_die("%s failed in its turns", side->name);
+        side->process = NULL;
+    }
+    sides->count = 0;
+    return 1 / timings[count].seconds;
+}
+
+/* A first run is not timed: it fetches operands back from where the others drove them. */
+void gd_bench_await_turns(void (*run)(void *user), void *user, int chunk, int threads)
+{
+    static const double least = 0.25; /* seconds of a sample */
+    char line[16];
+    if (!getenv("BENCH_TURNS"))
         return;
-    fprintf(stderr, "%s: %.3g ms on %d threads, %.3g on one: once more\n", side->name,
-            side->seconds * 1e3, threads, at_one * 1e3);
-    if (gd_bench_run_side(arguments, threads, &again) && again.seconds < side->seconds)
-        *side = again;
+    printf("ready\n");
+    fflush(stdout);
+    while (fgets(line, sizeof line, stdin) != NULL) {
+        run(user);
+        const double begin = gd_bench_now(threads), end = gd_bench_now(0) + least;
+        int runs = 0;
+        do {
+            for (int i = 0; i < chunk; i++)
+                run(user);
+            runs += chunk;
+        } while (gd_bench_now(0) < end);
+        printf("sample %.9g\n", (gd_bench_now(threads) - begin) / runs);
+        fflush(stdout);
+    }
 }
 
 bool gd_bench_sides_agree(const gd_bench_side *a, const gd_bench_side *b, double tolerance)
@@ -248,6 +334,8 @@ void gd_bench_train_side(gd_function *train, gd_tensor *const in[2], int chunk, 
     gd_bench_print_memory(resident_before);
     fflush(stdout); /* a profile may take long */
     gd_bench_print_profile(train, 2, in);
+    t.steps = 1;
+    gd_bench_await_turns(run_steps, &t, chunk, threads);
 }
 
 void gd_bench_own_path(char *path, size_t size)

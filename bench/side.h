@@ -18,16 +18,39 @@ typedef struct gd_bench_side {
     double seconds, spread, memory, bound; /* NAN: not reported; memory in MiB, without libraries */
     double checks[GD_BENCH_MOST_NUMBERS];
     int check_count;
+    gd_bench_process *process; /* waits for its turns; NULL: it has ended */
 } gd_bench_side;
 
-/* Run a program as gd_bench_start() does. false: there is no such peer, or it failed, which stderr
- * tells. */
+/* Run a program as gd_bench_start() does, to its end. false: there is no such peer, or it failed,
+ * which stderr tells. */
 bool gd_bench_run_side(const char *const *arguments, int threads, gd_bench_side *side);
 
-/* Two threads that are slower than one, which took `at_one` seconds: run it again, and the faster
- * counts. Threads of a pool may have stayed on one processor for a whole run. */
-void gd_bench_run_again_if_stalled(const char *const *arguments, int threads, double at_one,
-                                   gd_bench_side *side);
+/* ---- turns ----
+ *
+ * How fast a shared machine is changes from minute to minute, by half and more: sides that are timed
+ * one after another are not timed on the same machine. So the sides of one comparison are all
+ * started, come one after another to where they would end, print "ready", and wait. Then each line
+ * on its stdin is a turn: it prints "sample SECONDS", of one run. Nothing else runs meanwhile. */
+
+enum { GD_BENCH_MOST_SIDES = 12 };
+typedef struct gd_bench_sides {
+    gd_bench_side *side[GD_BENCH_MOST_SIDES];
+    int count;
+} gd_bench_sides;
+
+/* As gd_bench_run_side(), but the program then waits for its turns, with `sides`. Where little
+ * memory is left, it ends instead, and what it measured on its own counts. */
+bool gd_bench_start_side(gd_bench_sides *sides, const char *const *arguments, int threads,
+                         gd_bench_side *side);
+
+/* Gives the sides their turns, after which they have ended: `seconds` and `spread` of each are
+ * those of its samples, each over the speed of the machine in that round (gd_bench_polish()).
+ * Returns the peak of `threads` threads in floating-point operations a second, which has turns of
+ * its own. */
+double gd_bench_take_side_turns(gd_bench_sides *sides, int threads);
+
+/* In a program that is a side: what it does last. run(user) `chunk` times and more is a sample. */
+void gd_bench_await_turns(void (*run)(void *user), void *user, int chunk, int threads);
 
 /* The numbers both report to be compared are there, and as close as that. */
 bool gd_bench_sides_agree(const gd_bench_side *a, const gd_bench_side *b, double tolerance);

@@ -56,6 +56,8 @@ def a_prompt():
 
 
 first = [float(v) for v in begin(PROMPT if MODE == "token" else LONGEST)[:LOGITS]]
-seconds, spread = problem.sampled(a_token if MODE == "token" else a_prompt, SECONDS)
+sample = a_token if MODE == "token" else a_prompt
+seconds, spread = problem.sampled(sample, SECONDS)
 print("name llama.cpp", llama_cpp.__version__)
 print(f"spread {spread:.4g}\ntoken {MODE} {seconds:.9g}", *(f"{v:.9g}" for v in first), flush=True)
+problem.await_turns(sample)

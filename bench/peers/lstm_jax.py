@@ -71,9 +71,11 @@ def main():
         nonlocal results
         results = step(p, x, g)
 
-    seconds, spread = problem.median_seconds(one, lambda: jax.block_until_ready(results), 1, SECONDS)
+    sample = problem.chunk_of(one, lambda: jax.block_until_ready(results), 1)
+    seconds, spread = problem.sampled(sample, SECONDS)
     print(f"spread {spread:.4g}")
     print(f"step jit {seconds:.9g} {problem.numbers(sums)}")
+    problem.await_turns(sample)
 
 
 main()

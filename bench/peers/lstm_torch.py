@@ -81,9 +81,10 @@ def main():
     best = torch_peer.fastest(ways, time_of, NAME)
     if best is None:
         sys.exit(3)
-    name, (seconds, spread, sums), _ = best
+    name, (seconds, spread, sums), (step, _) = best
     print(f"how {name}\nspread {spread:.4g}\nstep {NAME} {seconds:.9g} {problem.numbers(sums)}", flush=True)
     problem.print_memory_of_a_child()
+    problem.await_turns(problem.chunk_of(step, lambda: None, 1))
 
 
 main()

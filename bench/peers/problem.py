@@ -104,6 +104,25 @@ def sampled(sample, seconds):
 
 def median_seconds(step, wait, chunk, seconds):
     """(median, spread) of the seconds of step() over chunks. wait() until all is done."""
+    return sampled(chunk_of(step, wait, chunk), seconds)
+
+
+def await_turns(sample):
+    """The end of a side that others wait for, as gd_bench_await_turns() in bench/side.c: a line on stdin is a turn, in which sample() is
+    taken for a quarter of a second. sample(): seconds of one run."""
+    if "BENCH_TURNS" not in os.environ or ONLY_MEMORY:
+        return
+    print("ready", flush=True)
+    for _ in sys.stdin:
+        sample()
+        samples, end = [], time.perf_counter() + 0.25
+        while not samples or time.perf_counter() < end:
+            samples.append(sample())
+        print(f"sample {sum(samples) / len(samples):.9g}", flush=True)
+
+
+def chunk_of(step, wait, chunk):
+    """A function that returns the seconds of a step() over a chunk of them. wait() until all is done."""
     def sample():
         start = clock()
         for _ in range(chunk):
@@ -111,7 +130,7 @@ def median_seconds(step, wait, chunk, seconds):
         wait()
         return (clock() - start) / chunk
 
-    return sampled(sample, seconds)
+    return sample
 
 
 def measure(step, wait, batches, seconds):
@@ -140,8 +159,10 @@ def run_training(mode, step, state, checked, chunk, seconds):
     loss.block_until_ready()
     print_memory()
     keep_memory()
-    spent, spread = median_seconds(one, lambda: loss.block_until_ready(), chunk, seconds)
+    sample = chunk_of(one, lambda: loss.block_until_ready(), chunk)
+    spent, spread = sampled(sample, seconds)
     print(f"spread {spread:.4g}\nstep {mode} {spent:.9g} {numbers(losses)}")
+    await_turns(sample)
 
 
 def run_scan(scan, state, checked, length, seconds):
@@ -159,8 +180,11 @@ def run_scan(scan, state, checked, length, seconds):
         nonlocal state, losses
         state, losses = scan(state)
 
-    spent, spread = median_seconds(one, lambda: losses.block_until_ready(), 1, seconds)
-    print(f"how {length} steps a call\nspread {spread:.4g}\nstep scan {spent / length:.9g} {numbers(first)}")
+    call = chunk_of(one, lambda: losses.block_until_ready(), 1)
+    sample = lambda: call() / length
+    spent, spread = sampled(sample, seconds)
+    print(f"how {length} steps a call\nspread {spread:.4g}\nstep scan {spent:.9g} {numbers(first)}")
+    await_turns(sample)
 
 
 def measure_epoch(step, wait, batches, expected):

@@ -105,7 +105,8 @@ def run_training(mode, ways, checked, chunk, seconds):
     best = fastest(ways, time_of, mode)
     if best is None:
         sys.exit(3)
-    name, (spent, spread, losses), _ = best
+    name, (spent, spread, losses), step = best
     print(f"how {name}\nspread {spread:.4g}\nstep {mode} {spent:.9g} {problem.numbers(losses)}", flush=True)
     if not QUICK or torch.get_num_threads() > 1:
         problem.print_memory_of_a_child()
+    problem.await_turns(problem.chunk_of(step, lambda: None, chunk))
