@@ -67,7 +67,13 @@ void gd_bench_pin(int threads)
 
 /* ---- timing ---- */
 
-enum { LEAST_SAMPLES = 5, MOST_SAMPLES = 100000, MOST_WARM_UPS = 50, MOST_RUNNERS = 8 };
+enum {
+    LEAST_SAMPLES = 5,
+    MOST_SAMPLES = 100000,
+    MOST_WARM_UPS = 50,
+    MOST_RUNNERS = 16,
+    MOST_ROUNDS = 101
+};
 static const double agreement = 0.05, warm_up_seconds = 1.0, quick_share = 1.0 / 3;
 
 static int compare(const void *x, const void *y)
@@ -145,18 +151,43 @@ static void pause_for(double seconds)
         nanosleep(&(struct timespec){ (time_t)seconds, (long)(fmod(seconds, 1) * 1e9) }, NULL);
 }
 
+/* The geometric mean of the two in the middle, or the one. */
+static double middle(double *ratios, size_t count)
+{
+    const double upper = gd_bench_median(ratios, count);
+    return count % 2 ? upper : sqrt(upper * ratios[count / 2 - 1]);
+}
+
+void gd_bench_polish(double *samples, int count, int rounds, gd_bench_timing *timings)
+{
+    double medians[MOST_RUNNERS], sorted[MOST_ROUNDS];
+    if (count > MOST_RUNNERS || rounds > MOST_ROUNDS)
+        gd_bench_die("%d runners in %d rounds are too many", count, rounds);
+    for (int i = 0; i < count; i++) {
+        memcpy(sorted, samples + i * rounds, sizeof *sorted * (size_t)rounds);
+        medians[i] = gd_bench_median(sorted, (size_t)rounds);
+    }
+    for (int round = 0; count > 1 && round < rounds; round++) {
+        for (int i = 0; i < count; i++)
+            sorted[i] = samples[i * rounds + round] / medians[i];
+        const double slow = middle(sorted, (size_t)count);
+        for (int i = 0; i < count; i++)
+            samples[i * rounds + round] /= slow;
+    }
+    for (int i = 0; i < count; i++)
+        timings[i] = summary(samples + i * rounds, (size_t)rounds);
+}
+
 void gd_bench_take_turns(gd_bench_runner *runners, int count, int rounds, double sample,
                          int threads)
 {
-    enum { MOST_ROUNDS = 101 };
-    static double samples[MOST_RUNNERS][MOST_ROUNDS];
+    static double samples[MOST_RUNNERS * MOST_ROUNDS];
+    gd_bench_timing timings[MOST_RUNNERS];
     if (count > MOST_RUNNERS || rounds > MOST_ROUNDS)
         gd_bench_die("%d runners in %d rounds are too many", count, rounds);
     rounds = gd_bench_quick() && rounds > 7 ? 7 : rounds;
-    double worst = INFINITY;
-    for (int i = 0; i < count; i++)
-        runners[i].timing = (gd_bench_timing){ NAN, INFINITY };
-    for (int attempt = 0; attempt < 2 && worst > GD_BENCH_SPREAD; attempt++) {
+    double best = INFINITY;
+    for (int attempt = 0; attempt < 2 && best > GD_BENCH_SPREAD; attempt++) {
         for (int i = 0; i < count; i++) {
             runners[i].chunk = runners[i].chunk > 0 ? runners[i].chunk : 1;
             pause_for(runners[i].pause);
@@ -166,37 +197,16 @@ void gd_bench_take_turns(gd_bench_runner *runners, int count, int rounds, double
             for (int i = 0; i < count; i++) {
                 pause_for(runners[i].pause);
                 runners[i].run(runners[i].user);
-                samples[i][round] = time_chunk(&runners[i], threads);
+                samples[i * rounds + round] = time_chunk(&runners[i], threads);
             }
-        worst = 0;
-        for (int i = 0; i < count; i++) {
-            gd_bench_timing t = summary(samples[i], (size_t)rounds);
-            if (t.spread < runners[i].timing.spread)
-                runners[i].timing = t;
-            worst = fmax(worst, runners[i].timing.spread);
-        }
-    }
-}
-
-void gd_bench_polish(double *samples, int count, int rounds, gd_bench_timing *timings)
-{
-    enum { MOST = 16, MOST_ROUNDS = 16 };
-    double medians[MOST], sorted[MOST > MOST_ROUNDS ? MOST : MOST_ROUNDS];
-    if (count > MOST || rounds > MOST_ROUNDS)
-        gd_bench_die("%d things in %d rounds are too many", count, rounds);
-    for (int i = 0; i < count; i++) {
-        memcpy(sorted, samples + i * rounds, sizeof *sorted * (size_t)rounds);
-        medians[i] = gd_bench_median(sorted, (size_t)rounds);
-    }
-    for (int round = 0; round < rounds; round++) {
+        gd_bench_polish(samples, count, rounds, timings);
+        double worst = 0;
         for (int i = 0; i < count; i++)
-            sorted[i] = samples[i * rounds + round] / medians[i];
-        const double slow = gd_bench_median(sorted, (size_t)count);
-        for (int i = 0; i < count; i++)
-            samples[i * rounds + round] /= slow;
+            worst = fmax(worst, timings[i].spread);
+        for (int i = 0; i < count && worst < best; i++)
+            runners[i].timing = timings[i];
+        best = fmin(best, worst);
     }
-    for (int i = 0; i < count; i++)
-        timings[i] = summary(samples + i * rounds, (size_t)rounds);
 }
 
 /* ---- rows ---- */

@@ -54,17 +54,18 @@ typedef struct gd_bench_runner {
     gd_bench_timing timing; /* the result */
 } gd_bench_runner;
 
+/* `rounds` samples of each of `count` runners that took turns: samples[runner * rounds + round], in
+ * seconds. Each is divided by how slow the machine was in its round: the median over the runners of
+ * sample over the runner's median (a step of Tukey's median polish, 1977, of the logarithms). The
+ * timings are of what is left: what slowed all alike is in no spread. One runner is left as it is. */
+void gd_bench_polish(double *samples, int count, int rounds, gd_bench_timing *timings);
+
 /* Time `count` runners in turns, `rounds` samples of some `sample` seconds each, each runner warmed
  * up as gd_bench_time() does. In each turn a first run is not timed: it fetches operands back from
- * where the others drove them. */
+ * where the others drove them. gd_bench_polish() makes the timings; where samples of one disagree,
+ * all are taken once more. */
 void gd_bench_take_turns(gd_bench_runner *runners, int count, int rounds, double sample,
                          int threads);
-
-/* `rounds` samples of each of `count` things, taken in turns: samples[thing * rounds + round], in
- * seconds, are divided by how slow the machine was in that round, the median over the things of
- * sample over the thing's median (one step of Tukey's median polish, 1977, of their logarithms). The
- * timings are of what is left; of things that were slowed alike the spread is small. */
-void gd_bench_polish(double *samples, int count, int rounds, gd_bench_timing *timings);
 
 /* ---- rows ---- */
 
