@@ -1,11 +1,12 @@
-/* bench/bench_bf16.c: bfloat16 against our own f32: products and convolutions, compiled, whose result is
- * rounded to bfloat16, and training steps of perceptrons and of an LSTM under autocast with the casts of
- * their weights. Both take turns. Every product is compared with sums in double first, every convolution
+/* bench/bench_bf16.c: bfloat16 against our own f32, products against oneDNN's too: products and
+ * convolutions, compiled, whose result is rounded to bfloat16, and training steps of perceptrons and of an
+ * LSTM under autocast with the casts of their weights. All take turns. Every product is compared with sums in double first, every convolution
  * with f32's.
  *
  * usage: bench_bf16 [part of a case's name]
  */
 #include "measure.h"
+#include "onednn.h"
 
 #include <gradus/gradus.h>
 
@@ -14,6 +15,7 @@
 #include <float.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define COUNT(array) (sizeof(array) / sizeof(array)[0])
@@ -36,26 +38,31 @@ static void run(void *user)
     gd_scope_end(w->context);
 }
 
-static void print(const char *name, int threads, const char *metric, double amount,
-                  const gd_bench_runner *runners, bool verified)
+/* Against a peer; `amount` of floating-point operations, or 0 for a time. */
+static void print(const char *name, int threads, double amount, gd_bench_timing ours,
+                  gd_bench_timing peer, const char *peer_name, bool verified)
 {
     const bool is_rate = amount > 0;
-    const double seconds = runners[0].timing.seconds, of_f32 = runners[1].timing.seconds;
-    gd_bench_row row = gd_bench_make_row(
-        "bf16", name, threads, metric, is_rate ? amount / seconds * 1e-9 : seconds * 1e3, verified);
+    gd_bench_row row =
+        gd_bench_make_row("bf16", name, threads, is_rate ? "GFLOP/s" : "ms",
+                          is_rate ? amount / ours.seconds * 1e-9 : ours.seconds * 1e3, verified);
     row.more_is_better = is_rate;
-    row.peer = is_rate ? amount / of_f32 * 1e-9 : of_f32 * 1e3;
-    row.peer_name = "f32";
-    row.ours_spread = runners[0].timing.spread;
-    row.peer_spread = runners[1].timing.spread;
+    row.peer = is_rate ? amount / peer.seconds * 1e-9 : peer.seconds * 1e3;
+    row.peer_name = peer_name;
+    row.ours_spread = ours.spread;
+    row.peer_spread = peer.spread;
     gd_bench_print_row(&row);
 }
 
-static void take_turns(work *bf16, work *f32, int threads, gd_bench_runner runners[2])
+/* The third runner, where there is one, is a peer with threads of its own. */
+static void take_turns(work *bf16, work *f32, int threads, gd_bench_runner *runners, int count)
 {
+    static const double rest = 40e-3; /* seconds in which idle threads of either cease to spin */
     runners[0] = (gd_bench_runner){ .run = run, .user = bf16 };
     runners[1] = (gd_bench_runner){ .run = run, .user = f32 };
-    gd_bench_take_turns(runners, 2, ROUNDS, SAMPLE_SECONDS, threads);
+    for (int i = 0; i < count; i++)
+        runners[i].pause = count > 2 && threads > 1 ? rest : 0;
+    gd_bench_take_turns(runners, count, ROUNDS, SAMPLE_SECONDS, threads);
 }
 
 /* ---- products ---- */
@@ -95,13 +102,10 @@ static double number_of(const uint16_t *x, int64_t i, int64_t j, int64_t rows, i
 }
 
 /* Some elements of the product, within the bound of sums in f32 and a rounding to bfloat16. */
-static bool verify(const shape *s, work *w)
+static bool is_product(const shape *s, const work *w, const uint16_t *result)
 {
-    gd_scope_begin(w->context);
-    gd_tensor *c = gd_call(w->function, 2, w->in);
-    bool right = c != NULL;
-    const uint16_t *a = gd_tensor_data(w->in[0]), *b = gd_tensor_data(w->in[1]),
-                   *result = c ? gd_tensor_data(c) : NULL;
+    const uint16_t *a = gd_tensor_data(w->in[0]), *b = gd_tensor_data(w->in[1]);
+    bool right = true;
     for (int64_t at = 0; right && at < s->m * s->n; at += s->m * s->n / 997 + 1) {
         const int64_t i = at / s->n, j = at % s->n;
         double sum = 0, size = 0;
@@ -114,9 +118,74 @@ static bool verify(const shape *s, work *w)
         const double bound = (double)(s->k + 1) * FLT_EPSILON * size;
         right = fabs((double)gd_bf16_to_f32(result[at]) - sum) <= bound + (fabs(sum) + bound) / 256;
     }
+    return right;
+}
+
+static bool verify(const shape *s, work *w)
+{
+    gd_scope_begin(w->context);
+    gd_tensor *c = gd_call(w->function, 2, w->in);
+    const bool right = c && is_product(s, w, gd_tensor_data(c));
     gd_scope_end(w->context);
     return right;
 }
+
+/* oneDNN on the same operands; open_peer() is false where it is not there. */
+#ifdef GD_HAVE_DNNL
+static void run_onednn(void *user)
+{
+    gd_bench_onednn_run(user);
+}
+
+typedef struct peer {
+    gd_bench_onednn_product product;
+    char name[64];
+} peer;
+
+static bool open_peer(peer *p, const shape *s, const work *w, gd_bench_runner *runner)
+{
+    gd_bench_onednn_name(p->name, sizeof p->name);
+    p->product = (gd_bench_onednn_product){ .type = dnnl_bf16,
+                                            .batch = 1,
+                                            .m = s->m,
+                                            .k = s->k,
+                                            .n = s->n,
+                                            .a_transposed = s->a_transposed,
+                                            .b_transposed = s->b_transposed,
+                                            .a = gd_tensor_data(w->in[0]),
+                                            .b = gd_tensor_data(w->in[1]),
+                                            .c = calloc((size_t)(s->m * s->n), 2) };
+    if (!p->product.c)
+        gd_bench_die("out of memory");
+    gd_bench_onednn_open(&p->product);
+    gd_bench_onednn_run(&p->product);
+    if (!is_product(s, w, p->product.c))
+        gd_bench_die("%s: its product is wrong", p->name);
+    *runner = (gd_bench_runner){ .run = run_onednn, .user = &p->product };
+    return true;
+}
+
+static void close_peer(peer *p)
+{
+    gd_bench_onednn_close(&p->product);
+    free(p->product.c);
+}
+#else
+typedef struct peer {
+    char name[1];
+} peer;
+
+static bool open_peer(peer *p, const shape *s, const work *w, gd_bench_runner *runner)
+{
+    (void)p, (void)s, (void)w, (void)runner;
+    return false;
+}
+
+static void close_peer(peer *p)
+{
+    (void)p;
+}
+#endif
 
 static void bench_product(const shape *s, int threads, const char *filter)
 {
@@ -128,6 +197,7 @@ static void bench_product(const shape *s, int threads, const char *filter)
         return;
     gd_context *gd = gd_open("cpu", .threads = threads);
     gd_bench_pin(threads);
+    gd_bench_set_openmp_threads(threads);
     work bf16 = { .context = gd,
                   .function = gd_compile(gd, product, (void *)(uintptr_t)s),
                   .in = { matrix(gd, s->m, s->k, s->a_transposed),
@@ -136,10 +206,16 @@ static void bench_product(const shape *s, int threads, const char *filter)
     for (int i = 0; i < 2; i++)
         f32.in[i] = gd_retain(gd_cast(bf16.in[i], GD_F32));
     const bool right = verify(s, &bf16);
-    gd_bench_runner runners[2];
-    take_turns(&bf16, &f32, threads, runners);
-    print(name, threads, "GFLOP/s", 2.0 * (double)s->m * (double)s->k * (double)s->n, runners,
-          right);
+    gd_bench_runner runners[3];
+    peer other;
+    const bool there = open_peer(&other, s, &bf16, &runners[2]);
+    take_turns(&bf16, &f32, threads, runners, there ? 3 : 2);
+    const double flops = 2.0 * (double)s->m * (double)s->k * (double)s->n;
+    print(name, threads, flops, runners[0].timing, runners[1].timing, "f32", right);
+    if (there) {
+        print(name, threads, flops, runners[0].timing, runners[2].timing, other.name, right);
+        close_peer(&other);
+    }
     gd_close(gd);
     if (!right)
         gd_bench_die("%s: a result is wrong", name);
@@ -250,9 +326,9 @@ static void bench_convolution(const layer *l, enum direction direction, int thre
     const bool right = verify_convolution(
         &c, &bf16, direction == BY_WEIGHT ? l->n * out * out : (int64_t)terms * l->o);
     gd_bench_runner runners[2];
-    take_turns(&bf16, &f32, threads, runners);
-    print(name, threads, "GFLOP/s", 2.0 * terms * (double)(l->n * l->o * out * out), runners,
-          right);
+    take_turns(&bf16, &f32, threads, runners, 2);
+    print(name, threads, 2.0 * terms * (double)(l->n * l->o * out * out), runners[0].timing,
+          runners[1].timing, "f32", right);
     gd_close(gd);
     if (!right)
         gd_bench_die("%s: a result is wrong", name);
@@ -295,8 +371,8 @@ static void bench_network(gd_context *gd, const char *name, gd_function_body bod
         works[i] = (work){ gd, gd_compile(gd, body, n), { in[0], in[1] } };
     }
     gd_bench_runner runners[2];
-    take_turns(&works[0], &works[1], threads, runners);
-    print(name, threads, "ms", 0, runners, true);
+    take_turns(&works[0], &works[1], threads, runners, 2);
+    print(name, threads, 0, runners[0].timing, runners[1].timing, "f32", true);
 }
 
 static void bench_step(int64_t width, int64_t batch, int threads, const char *filter)

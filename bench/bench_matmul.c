@@ -67,8 +67,7 @@ typedef struct problem {
     void *a, *b, *c;
     gd_gemm_args args;
 #ifdef GD_HAVE_DNNL
-    dnnl_primitive_t primitive;
-    dnnl_memory_t memory[3];
+    gd_bench_onednn_product primitive;
 #endif
 } problem;
 
@@ -90,10 +89,6 @@ static struct {
     const char *filter;
     blas blas[PEERS]; /* OPENBLAS and MKL */
     char peer_versions[PEERS][64];
-#ifdef GD_HAVE_DNNL
-    dnnl_engine_t engine;
-    dnnl_stream_t stream;
-#endif
     double at_one[COUNT(shapes)][MOST_RUNNERS]; /* seconds on one thread, of each runner */
 } bench;
 
@@ -147,48 +142,22 @@ static void run_onednn_sgemm(void *user)
 static void run_onednn_matmul(void *user)
 {
     problem *p = user;
-    const dnnl_exec_arg_t args[] = { { DNNL_ARG_SRC, p->memory[0] },
-                                     { DNNL_ARG_WEIGHTS, p->memory[1] },
-                                     { DNNL_ARG_DST, p->memory[2] } };
-    dnnl_primitive_execute(p->primitive, bench.stream, 3, args);
-    dnnl_stream_wait(bench.stream);
-}
-
-static dnnl_memory_desc_t describe(int64_t batch, int64_t rows, int64_t columns, bool transposed)
-{
-    const dnnl_dims_t dims = { batch, rows, columns };
-    const dnnl_dims_t strides = { rows * columns, transposed ? 1 : columns, transposed ? rows : 1 };
-    dnnl_memory_desc_t desc;
-    if (dnnl_memory_desc_create_with_strides(&desc, 3, dims, dnnl_f32, strides) != dnnl_success)
-        gd_bench_die("oneDNN describes no memory");
-    return desc;
+    gd_bench_onednn_run(&p->primitive);
 }
 
 static void open_onednn(problem *p)
 {
     const shape s = p->shape;
-    dnnl_memory_desc_t desc[3] = { describe(s.batch, s.m, s.k, s.a_transposed),
-                                   describe(s.batch, s.k, s.n, false),
-                                   describe(s.batch, s.m, s.n, false) };
-    dnnl_primitive_desc_t primitive_desc = NULL;
-    if (dnnl_matmul_primitive_desc_create(&primitive_desc, bench.engine, desc[0], desc[1], NULL,
-                                          desc[2], NULL) != dnnl_success ||
-        dnnl_primitive_create(&p->primitive, primitive_desc) != dnnl_success)
-        gd_bench_die("oneDNN makes no matmul primitive");
-    dnnl_primitive_desc_destroy(primitive_desc);
-    void *const data[3] = { p->a, p->b, p->c };
-    for (int i = 0; i < 3; i++) {
-        if (dnnl_memory_create(&p->memory[i], desc[i], bench.engine, data[i]) != dnnl_success)
-            gd_bench_die("dnnl_memory_create failed");
-        dnnl_memory_desc_destroy(desc[i]);
-    }
-}
-
-static void close_onednn(problem *p)
-{
-    dnnl_primitive_destroy(p->primitive);
-    for (int i = 0; i < 3; i++)
-        dnnl_memory_destroy(p->memory[i]);
+    p->primitive = (gd_bench_onednn_product){ .type = dnnl_f32,
+                                              .batch = s.batch,
+                                              .m = s.m,
+                                              .k = s.k,
+                                              .n = s.n,
+                                              .a_transposed = s.a_transposed,
+                                              .a = p->a,
+                                              .b = p->b,
+                                              .c = p->c };
+    gd_bench_onednn_open(&p->primitive);
 }
 #endif
 
@@ -354,7 +323,7 @@ static void compare(problem *p, const char *name, double *at_one)
     measure(p, runners, count, at_one);
 #ifdef GD_HAVE_DNNL
     if (!p->shape.f64)
-        close_onednn(p);
+        gd_bench_onednn_close(&p->primitive);
 #endif
     const shape s = p->shape;
     const double flops = 2.0 * (double)(s.batch * s.m) * (double)(s.n * s.k);
@@ -596,9 +565,6 @@ static void open_peers(void)
     open_openblas();
     open_mkl();
 #ifdef GD_HAVE_DNNL
-    if (dnnl_engine_create(&bench.engine, dnnl_cpu, 0) != dnnl_success ||
-        dnnl_stream_create(&bench.stream, bench.engine, dnnl_stream_default_flags) != dnnl_success)
-        gd_bench_die("oneDNN does not start");
     gd_bench_onednn_name(bench.peer_versions[ONEDNN], sizeof bench.peer_versions[0]);
 #endif
 }

@@ -1,12 +1,32 @@
 /* bench/onednn.h: oneDNN, a peer of the products and convolutions: version 3, where CMake finds it
- * (GD_HAVE_DNNL). */
+ * (GD_HAVE_DNNL). Products are its matmul primitive. */
 #ifndef GD_BENCH_ONEDNN_H
 #define GD_BENCH_ONEDNN_H
 
 #ifdef GD_HAVE_DNNL
 #include <dnnl.h>
 
+#include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
+
+/* C [batch, m, n] = A [batch, m, k] times B [batch, k, n], each of numbers of `type` without gaps;
+ * `transposed`: its matrices lie column after column. */
+typedef struct gd_bench_onednn_product {
+    dnnl_data_type_t type;
+    int64_t batch, m, k, n;
+    bool a_transposed, b_transposed;
+    void *a, *b, *c;
+    dnnl_engine_t engine; /* from here on gd_bench_onednn_open() fills */
+    dnnl_stream_t stream;
+    dnnl_primitive_t primitive;
+    dnnl_memory_t memory[3];
+} gd_bench_onednn_product;
+
+/* What it lacks for this product ends the program. */
+void gd_bench_onednn_open(gd_bench_onednn_product *product);
+void gd_bench_onednn_run(gd_bench_onednn_product *product);
+void gd_bench_onednn_close(gd_bench_onednn_product *product);
 
 /* "oneDNN 3.2.0, avx512_core_amx": the version, and the instruction set it chose. */
 static inline void gd_bench_onednn_name(char *name, size_t size)

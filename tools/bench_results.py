@@ -92,7 +92,7 @@ def mean(values):
 
 def peer_of(row):
     """The peer's name without the instruction set that it chose."""
-    return (row.get("peer_name") or "").split(",")[0] if row["suite"] in ("matmul", "conv") else row.get("peer_name") or ""
+    return (row.get("peer_name") or "").split(",")[0] if row["suite"] in ("matmul", "conv", "bf16") else row.get("peer_name") or ""
 
 
 def is_measured(row):
