@@ -1,7 +1,8 @@
 """The Python package against suites that others wrote: what `tools/run-tests python-conformance` runs.
 
     array-api-tests   the Python array API standard's own tests, of the commit below, cloned into build/
-    tests/conformance scikit-learn's array API dispatch, DLPack exchange with what is installed of NumPy, PyTorch and JAX
+    tests/conformance scikit-learn's array API dispatch, DLPack exchange with what is installed of NumPy, PyTorch and JAX, GGUF files
+                      and llama.cpp (llama-cpp-python, which PyPI has as source: building it takes minutes; where it cannot be, they are skipped)
 
 In the environment: MAX_EXAMPLES (20): how many examples hypothesis draws for a test; ARRAY_API_TESTS and ARRAY_API: other places (or copies
 on this machine) to clone the suite and the standard from. tests/conformance/array_api_expected_failures.txt names the tests that are not
@@ -22,6 +23,8 @@ SUITE = BUILD / "array-api-tests"
 EXPECTED = ROOT / "tests" / "conformance" / "array_api_expected_failures.txt"
 PACKAGES = ["scikit-build-core>=0.11", "numpy", "pytest", "pytest-json-report", "hypothesis>=6.151", "ndindex>=1.8", "scikit-learn>=1.6",
             "array-api-compat"]
+# AMX is left out: llama.cpp's kernels for it ended by a segmentation fault on a machine that has it.
+LLAMA_CPP, LLAMA_CPP_OPTIONS = "llama-cpp-python==0.3.36", "-DGGML_NATIVE=ON -DGGML_AMX_TILE=OFF -DGGML_AMX_INT8=OFF"
 # (place, where it comes from, where else it may be, the commit): tag 2026.02.26 and the standard it was written for
 CLONES = [(SUITE, "https://github.com/data-apis/array-api-tests", "ARRAY_API_TESTS", "41379d15d26d67a1e66c840e775d41a8a7fb1516"),
           (SUITE / "array-api", "https://github.com/data-apis/array-api", "ARRAY_API", "5f847a3858875c682ae901aa22b0413bf24be9da")]
@@ -43,6 +46,8 @@ def install():
     pip = [PYTHON, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     if not PYTHON.is_file() and not run([sys.executable, "-m", "venv", VENV])[0]:
         return False
+    if not run([*pip, LLAMA_CPP], env={**os.environ, "CMAKE_ARGS": LLAMA_CPP_OPTIONS})[0]:
+        print(f"python-conformance: {LLAMA_CPP} cannot be built here; its tests are skipped")
     return run([*pip, *PACKAGES])[0] and run([*pip, "--no-build-isolation", "--force-reinstall", "--no-deps", ROOT])[0]
 
 
