@@ -1,5 +1,5 @@
 /* bench/bench_generate.c: GPT-2's sizes with weights in blocks: a generated token, and the prompt of
- * 512 tokens at once ("prefill"), of the same GGUF file in Q8_0, Q4_0 and F32, against llama.cpp
+ * 512 tokens at once ("prefill"), of the same GGUF file in Q8_0, Q4_0, Q4_K and F32, against llama.cpp
  * (peers/generate_llama.py), 2 threads. The weights are drawn; the logits behind the same tokens are
  * compared. Each side runs in a process of its own. Start at main(). */
 #include "measure.h"
@@ -140,7 +140,7 @@ static void compare(const char *self, const char *path, const char *type, bool p
 
 int main(int count, char **arguments)
 {
-    static const gd_gguf_type types[] = { GD_GGUF_Q8_0, GD_GGUF_Q4_0, GD_GGUF_F32 };
+    static const gd_gguf_type types[] = { GD_GGUF_Q8_0, GD_GGUF_Q4_0, GD_GGUF_Q4_K, GD_GGUF_F32 };
     if (count == 3) {
         side(strcmp(arguments[1], "--prefill") == 0, arguments[2]);
         return 0;
@@ -150,7 +150,7 @@ int main(int count, char **arguments)
     gd_bench_own_path(self, sizeof self);
     snprintf(path, sizeof path, "%s/bench_generate_%d.gguf", folder ? folder : "/tmp",
              (int)getpid());
-    for (int i = 0; i < 3; i++) {
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
         write_model(path, types[i]);
         compare(self, path, gd_gguf_type_name(types[i]), false);
         compare(self, path, gd_gguf_type_name(types[i]), true);

@@ -174,14 +174,16 @@ static void test_quantized_explained(void **state)
     gd_context *gd = gd_open("cpu", .threads = 2);
     assert_non_null(gd);
     static const struct {
-        int64_t rows;
+        int64_t rows, inner, bytes, scales;
         const char *words;
-    } all[] = { { 1, "1 x 64 x 40 in blocks of 32, 8 bits, by rows: few of them" },
-                { 200, "rows or more share packed weights; threads divide rows" } };
+    } all[] = { { 1, 64, 64, 2, "1 x 64 x 40 in blocks of 32, 8 bits, by rows: few of them" },
+                { 200, 64, 64, 2, "rows or more share packed weights; threads divide rows" },
+                { 1, 512, 544, 2, "1 x 512 x 40 in blocks of 16, 8 bits, by rows: few of them" },
+                { 200, 512, 544, 4, "200 x 512 x 40 in blocks of 32, 8 bits, by" } };
     for (size_t i = 0; i < COUNT(all); i++) {
-        gd_tensor *x = normal(gd, GD_SHAPE(all[i].rows, 64), 1);
-        gd_tensor *values = gd_full(gd, GD_SHAPE(40, 64), 3, GD_I8);
-        gd_tensor *scales = gd_full(gd, GD_SHAPE(40, 2), 0.5, GD_F16);
+        gd_tensor *x = normal(gd, GD_SHAPE(all[i].rows, all[i].inner), 1);
+        gd_tensor *values = gd_full(gd, GD_SHAPE(40, all[i].bytes), 3, GD_I8);
+        gd_tensor *scales = gd_full(gd, GD_SHAPE(40, all[i].scales), 0.5, GD_F16);
         gd_tensor *in[] = { x, values, scales };
         gd_function *f = gd_compile(gd, NULL, NULL);
         gd_tensor *traced[3], *y;

@@ -412,14 +412,20 @@ GD_API gd_tensor *gd_linear(gd_tensor *x, gd_tensor *weight, gd_tensor *bias);
 /* x [.., in] times weights of 8 bits, which stay so in memory: values i8 [out, in], in blocks of 32
  * along `in`, and scales f16 or f32 [out, in / 32]; weight[j][i] is values[j][i] * scales[j][i / 32],
  * as in GGUF's Q8_0. Or of 4 bits, as in its Q4_0: values u8 [out, in / 2], byte i of the 16 of a block
- * being 8 more than weight i in its low four bits, and than weight i + 16 in its high ones. x is rounded to 8 bits, too: each block of 32 to multiples of a 127th of its
+ * being 8 more than weight i in its low four bits, and than weight i + 16 in its high ones. Or with scales of two levels,
+ * as k-quants have them: 256 weights share one scale d, or d and e, and each group of 32 or 16 among them has a scale k
+ * from -128 to 127, and perhaps a least value l; weight i is d k w[i] - e l. For each 256 weights a row of values then has
+ * their 256 or 128 bytes, k of each of the 8 or 16 groups, and l of each; of 4 bits with least values they are 0 to 15, not 8
+ * more. Scales are [out, in / 256], or [out, in / 128]. Which form it is the sizes tell.
+ *
+ * x is rounded to 8 bits, too: each block of 32 to multiples of a 127th of its
  * largest magnitude; products of a block are summed exactly, blocks in f32, with the same bits on all
  * devices. A row of x with a NaN or an infinity gives NaN. The result is [.., out], of x's dtype, f32
  * for integers. Gradients are those of the product without rounding; values and scales get none.
- * GD_ERR_SHAPE also where `in` is not a multiple of 32, or above 262144. */
+ * GD_ERR_SHAPE also where `in` is not a multiple of 32, or of 256, or above 262144. */
 GD_API gd_tensor *gd_quantized_linear(gd_tensor *x, gd_tensor *values, gd_tensor *scales);
-/* The weights that values and scales of gd_quantized_linear stand for: i8 [.., in] or u8 [.., in / 2],
- * with f16 or f32 [.., in / 32], to f32 [.., in]. GD_ERR_DTYPE, GD_ERR_SHAPE. */
+/* The weights that values and scales of gd_quantized_linear stand for, in any of their forms and of any
+ * rank, as i8 [.., in] with f16 or f32 [.., in / 32], to f32 [.., in]. GD_ERR_DTYPE, GD_ERR_SHAPE. */
 GD_API gd_tensor *gd_dequantize(gd_tensor *values, gd_tensor *scales);
 /* x [.., in] in 8 bits, for gd_quantized_linear: i8 [.., in], and into *scales f32 [.., in / 32]. A scale is the largest
  * magnitude of its 32 numbers by 127, or with per_channel that of the whole row, which all its blocks then have; numbers are x

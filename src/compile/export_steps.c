@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "ops/quantized_form.h"
 
 /* ---- elementwise ---- */
 
@@ -159,11 +160,19 @@ static gd_status export_quantized(gd_export *e, const gd_step *step)
     const gd_layout *w = &e->plan->ir.values[v->in[1]].layout;
     if (e->plan->ir.values[v->in[2]].layout.dtype != GD_F32)
         return gd_export_refuse(step, e, "scales of f16");
+    const int64_t scales = e->plan->ir.values[v->in[2]].layout.shape[1], columns = w->shape[0];
+    const long long rows = gd_layout_count(&v->layout) / (columns ? columns : 1);
+    gd_quantized_form form;
+    (void)gd_quantized_form_of(w->dtype, w->shape[1], scales, &form);
     gd_export_pointers(e, step);
-    gd_buffer_add(&e->body, "        quantized_linear(%lld, %lld, %lld, %d, x0, x1, x2, r0);\n",
-                  (long long)(gd_layout_count(&v->layout) / (w->shape[0] ? w->shape[0] : 1)),
-                  (long long)w->shape[0], (long long)e->plan->ir.values[v->in[2]].layout.shape[1],
-                  w->dtype == GD_U8);
+    if (form.groups)
+        gd_buffer_add(&e->body,
+                      "        grouped_linear(%lld, %lld, %lld, %d, %d, %d, %d, x0, x1, x2, r0);\n",
+                      rows, (long long)columns, (long long)scales / form.scales, form.bytes,
+                      form.groups, form.four_bits, form.has_least);
+    else
+        gd_buffer_add(&e->body, "        quantized_linear(%lld, %lld, %lld, %d, x0, x1, x2, r0);\n",
+                      rows, (long long)columns, (long long)scales, form.four_bits);
     return GD_OK;
 }
 

@@ -3,6 +3,8 @@
 #ifndef GD_IO_QUANTIZED_H
 #define GD_IO_QUANTIZED_H
 
+#include "ops/quantized_form.h"
+
 #include <gradus/gguf.h>
 
 typedef struct gd_block_format {
@@ -16,6 +18,15 @@ typedef struct gd_block_format {
     /* One block, so that the sum of importance * error^2 is small; `importance` is that of each number, or NULL. */
     void (*search)(const float *values, const float *importance, unsigned char *block);
 } gd_block_format;
+
+/* Whether a tensor of a type can be an operand of gd_quantized_linear, and in which form. */
+bool gd_block_form_of(gd_gguf_type type, gd_quantized_form *out);
+/* The form that both kinds of weights fit. false: there is none. */
+bool gd_block_forms_join(const gd_quantized_form *a, const gd_quantized_form *b,
+                         gd_quantized_form *out);
+/* A block of a type in a form that it fits: form->bytes of values, form->scales of f16. */
+void gd_block_store(gd_gguf_type type, const gd_quantized_form *form, const unsigned char *block,
+                    unsigned char *values, uint16_t *scales);
 
 /* The most numbers in a block of any format. */
 enum { GD_BLOCK_MOST = 256 };

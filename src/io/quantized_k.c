@@ -18,28 +18,34 @@ enum { LARGE = 256, GROUPS = 16 /* at most */, LANES = 8 };
 
 /* 16 scales, 4 bits each beside a smallest value; 256 numbers of 2 bits, a quarter of 128 numbers in each pair of bits
  * of 32 bytes; d, dmin. */
-void gd_q2_k_read(const unsigned char *block, float *out)
+void gd_q2_k_take(const unsigned char *block, gd_k_block *to)
 {
     const unsigned char *scales = block, *quants = block + 16;
-    float d = gd_block_half(block + 80), least = gd_block_half(block + 82);
-    for (int i = 0; i < LARGE; i++) {
-        int q = quants[i / 128 * 32 + i % 32] >> (i % 128 / 32 * 2) & 3, scale = scales[i / 16];
-        out[i] = d * (float)(scale & 15) * (float)q - least * (float)(scale >> 4);
+    to->d = gd_block_bits(block + 80);
+    to->dmin = gd_block_bits(block + 82);
+    for (int g = 0; g < GROUPS; g++) {
+        to->scale[g] = scales[g] & 15;
+        to->least[g] = scales[g] >> 4;
     }
+    for (int i = 0; i < LARGE; i++)
+        to->q[i] = quants[i / 128 * 32 + i % 32] >> (i % 128 / 32 * 2) & 3;
 }
 
 /* The third bit of each number, of byte i % 32 the bit i / 32, is 0 where 4 is taken away; numbers as of Q2_K; 16 scales
  * of 6 bits less 32: their low four in two halves of 8 bytes, their high two in quarters of 4; d. */
-void gd_q3_k_read(const unsigned char *block, float *out)
+void gd_q3_k_take(const unsigned char *block, gd_k_block *to)
 {
     const unsigned char *third = block, *quants = block + 32, *scales = block + 96;
-    float d = gd_block_half(block + 108);
+    to->d = gd_block_bits(block + 108);
+    to->dmin = 0;
+    for (int g = 0; g < GROUPS; g++) {
+        const int low = g < 8 ? scales[g] & 15 : scales[g - 8] >> 4;
+        to->scale[g] = (low | (scales[8 + g % 4] >> (g / 4 * 2) & 3) << 4) - 32;
+        to->least[g] = 0;
+    }
     for (int i = 0; i < LARGE; i++) {
-        int s = i / 16, low = s < 8 ? scales[s] & 15 : scales[s - 8] >> 4;
-        int scale = (low | (scales[8 + s % 4] >> (s / 4 * 2) & 3) << 4) - 32;
-        int q = quants[i / 128 * 32 + i % 32] >> (i % 128 / 32 * 2) & 3;
-        q -= third[i % 32] >> (i / 32) & 1 ? 0 : 4;
-        out[i] = d * (float)scale * (float)q;
+        const int q = quants[i / 128 * 32 + i % 32] >> (i % 128 / 32 * 2) & 3;
+        to->q[i] = q - (third[i % 32] >> (i / 32) & 1 ? 0 : 4);
     }
 }
 
@@ -57,39 +63,94 @@ static void six_bits(const unsigned char packed[12], int index, int *scale, int 
 }
 
 /* Groups of 64 numbers in 32 bytes, the first half in the low bits. `fifth`: as `third` above. */
-static void read_k_with_least(const unsigned char *block, const unsigned char *fifth,
-                              const unsigned char *quants, float *out)
+static void take_k_with_least(const unsigned char *block, const unsigned char *fifth,
+                              const unsigned char *quants, gd_k_block *to)
 {
-    float d = gd_block_half(block), dmin = gd_block_half(block + 2);
+    to->d = gd_block_bits(block);
+    to->dmin = gd_block_bits(block + 2);
+    for (int g = 0; g < 8; g++)
+        six_bits(block + 4, g, &to->scale[g], &to->least[g]);
     for (int i = 0; i < LARGE; i++) {
-        int scale, least;
-        six_bits(block + 4, i / 32, &scale, &least);
-        int q = quants[i / 64 * 32 + i % 32] >> (i % 64 / 32 * 4) & 15;
-        q |= fifth ? (fifth[i % 32] >> (i / 32) & 1) << 4 : 0;
-        out[i] = d * (float)scale * (float)q - dmin * (float)least;
+        const int q = quants[i / 64 * 32 + i % 32] >> (i % 64 / 32 * 4) & 15;
+        to->q[i] = q | (fifth ? (fifth[i % 32] >> (i / 32) & 1) << 4 : 0);
     }
+}
+
+void gd_q4_k_take(const unsigned char *block, gd_k_block *to)
+{
+    take_k_with_least(block, NULL, block + 16, to);
+}
+
+void gd_q5_k_take(const unsigned char *block, gd_k_block *to)
+{
+    take_k_with_least(block, block + 16, block + 48, to);
+}
+
+/* Low four bits: 128 numbers in 64 bytes, the first half in the low bits; high two: as Q2_K's; 16 scales i8; d. */
+void gd_q6_k_take(const unsigned char *block, gd_k_block *to)
+{
+    const unsigned char *low = block, *high = block + 128, *scales = block + 192;
+    to->d = gd_block_bits(block + 208);
+    to->dmin = 0;
+    for (int g = 0; g < GROUPS; g++) {
+        to->scale[g] = (signed char)scales[g];
+        to->least[g] = 0;
+    }
+    for (int i = 0; i < LARGE; i++) {
+        const int q = low[i / 128 * 64 + i % 64] >> (i % 128 / 64 * 4) & 15;
+        to->q[i] = (q | (high[i / 128 * 32 + i % 32] >> (i % 128 / 32 * 2) & 3) << 4) - 32;
+    }
+}
+
+static void read_with_least(const gd_k_block *b, int groups, float *out)
+{
+    const float d = gd_f16_to_f32(b->d), dmin = gd_f16_to_f32(b->dmin);
+    for (int i = 0; i < LARGE; i++) {
+        const int g = i * groups / LARGE;
+        out[i] = d * (float)b->scale[g] * (float)b->q[i] - dmin * (float)b->least[g];
+    }
+}
+
+static void read_without_least(const gd_k_block *b, float *out)
+{
+    const float d = gd_f16_to_f32(b->d);
+    for (int i = 0; i < LARGE; i++)
+        out[i] = d * (float)b->scale[i / 16] * (float)b->q[i];
+}
+
+void gd_q2_k_read(const unsigned char *block, float *out)
+{
+    gd_k_block b;
+    gd_q2_k_take(block, &b);
+    read_with_least(&b, 16, out);
+}
+
+void gd_q3_k_read(const unsigned char *block, float *out)
+{
+    gd_k_block b;
+    gd_q3_k_take(block, &b);
+    read_without_least(&b, out);
 }
 
 void gd_q4_k_read(const unsigned char *block, float *out)
 {
-    read_k_with_least(block, NULL, block + 16, out);
+    gd_k_block b;
+    gd_q4_k_take(block, &b);
+    read_with_least(&b, 8, out);
 }
 
 void gd_q5_k_read(const unsigned char *block, float *out)
 {
-    read_k_with_least(block, block + 16, block + 48, out);
+    gd_k_block b;
+    gd_q5_k_take(block, &b);
+    read_with_least(&b, 8, out);
 }
 
-/* Low four bits: 128 numbers in 64 bytes, the first half in the low bits; high two: as Q2_K's; 16 scales i8; d. */
 void gd_q6_k_read(const unsigned char *block, float *out)
 {
-    const unsigned char *low = block, *high = block + 128, *scales = block + 192;
-    float d = gd_block_half(block + 208);
-    for (int i = 0; i < LARGE; i++) {
-        int q = low[i / 128 * 64 + i % 64] >> (i % 128 / 64 * 4) & 15;
-        q |= (high[i / 128 * 32 + i % 32] >> (i % 128 / 32 * 2) & 3) << 4;
-        out[i] = d * (float)(signed char)scales[i / 16] * (float)(q - 32);
-    }
+    gd_k_block b;
+    gd_q6_k_take(block, &b);
+    read_without_least(&b, out);
 }
 
 /* ---- writing: the search ---- */
@@ -106,12 +167,6 @@ typedef struct k_type {
 typedef struct k_fit {
     float scale, least;
 } k_fit;
-
-/* A block before its bits are put in place. */
-typedef struct k_block {
-    uint16_t d, dmin;
-    int scale[GROUPS], least[GROUPS], q[LARGE];
-} k_block;
 
 static inline float level_of(const k_type *k, float v)
 {
@@ -209,7 +264,7 @@ static int whole(float value, int low, int high)
 
 /* The best scale and least value of a group with the block's d and dmin, near those given. Its error. */
 static float choose_near(const k_type *k, const float *x, const float *w, int scale, int least,
-                         k_block *b, int g)
+                         gd_k_block *b, int g)
 {
     float best = INFINITY;
     const float d = gd_f16_to_f32(b->d), dmin = gd_f16_to_f32(b->dmin);
@@ -230,7 +285,7 @@ static float choose_near(const k_type *k, const float *x, const float *w, int sc
 
 /* Scales and least values of all groups, where d and dmin are chosen. The block's error. */
 static float choose_scales(const k_type *k, const float *x, const float *w, const k_fit *fits,
-                           k_block *b)
+                           gd_k_block *b)
 {
     const float by = gd_block_inverse(gd_f16_to_f32(b->d));
     const float least_by = gd_block_inverse(gd_f16_to_f32(b->dmin));
@@ -247,7 +302,7 @@ static float choose_scales(const k_type *k, const float *x, const float *w, cons
 
 /* d with which the groups' scales meet theirs, the farthest of all a little inside or outside; dmin likewise. */
 static void choose_block(const k_type *k, const float *x, const float *w, const k_fit *fits,
-                         k_block *best)
+                         gd_k_block *best)
 {
     enum { TRIES = 4 };
     float scales[GROUPS], low, high, farther, most_least = 0.0f, least_error = INFINITY;
@@ -260,8 +315,8 @@ static void choose_block(const k_type *k, const float *x, const float *w, const 
     for (int try = 0; try < TRIES; try++) {
         const float range = (float)(k->has_least ? k->scale_high : k->scale_low);
         const float more = range * (float)try * 0.04f;
-        k_block b = { .d = half_of(farther / (range - more)),
-                      .dmin = half_of(most_least / (float)k->scale_high) };
+        gd_k_block b = { .d = half_of(farther / (range - more)),
+                         .dmin = half_of(most_least / (float)k->scale_high) };
         const float error = choose_scales(k, x, w, fits, &b);
         if (try == 0 || error < least_error) {
             *best = b;
@@ -271,13 +326,13 @@ static void choose_block(const k_type *k, const float *x, const float *w, const 
 }
 
 /* What a block is to be. Numbers that no f16 reaches get a d of infinity, which gd_blocks_write refuses. */
-static k_block search(const k_type *k, const float *x, const float *importance)
+static gd_k_block search(const k_type *k, const float *x, const float *importance)
 {
     static const float farthest = 1e12f;
     float ones[LARGE], low, high, farther;
     const float *w = importance ? importance : ones;
     k_fit fits[GROUPS];
-    k_block b = { .d = 0x7c00 };
+    gd_k_block b = { .d = 0x7c00 };
     extent(x, LARGE, &low, &high, &farther);
     if (!(fabsf(farther) < farthest))
         return b;
@@ -307,7 +362,7 @@ static void put_pairs(const int *q, int shift, unsigned char *quants)
 void gd_q2_k_write(const float *values, const float *importance, unsigned char *block)
 {
     static const k_type k = { 16, 0, 3, 0, 15, true };
-    const k_block b = search(&k, values, importance);
+    const gd_k_block b = search(&k, values, importance);
     memset(block, 0, 84);
     for (int g = 0; g < 16; g++)
         block[g] = (unsigned char)(b.scale[g] | b.least[g] << 4);
@@ -319,7 +374,7 @@ void gd_q2_k_write(const float *values, const float *importance, unsigned char *
 void gd_q3_k_write(const float *values, const float *importance, unsigned char *block)
 {
     static const k_type k = { 16, -4, 3, -32, 31, false };
-    k_block b = search(&k, values, importance);
+    gd_k_block b = search(&k, values, importance);
     unsigned char *third = block, *scales = block + 96;
     memset(block, 0, 110);
     for (int g = 0; g < 16; g++) {
@@ -335,7 +390,7 @@ void gd_q3_k_write(const float *values, const float *importance, unsigned char *
     gd_block_put_bits(block + 108, b.d);
 }
 
-static void put_six_bits(const k_block *b, unsigned char packed[12])
+static void put_six_bits(const gd_k_block *b, unsigned char packed[12])
 {
     for (int i = 0; i < 4; i++) {
         const int scale = b->scale[4 + i], least = b->least[4 + i];
@@ -345,7 +400,7 @@ static void put_six_bits(const k_block *b, unsigned char packed[12])
     }
 }
 
-static void put_k_with_least(const k_block *b, unsigned char *block, unsigned char *fifth,
+static void put_k_with_least(const gd_k_block *b, unsigned char *block, unsigned char *fifth,
                              unsigned char *quants)
 {
     gd_block_put_bits(block, b->d);
@@ -361,7 +416,7 @@ static void put_k_with_least(const k_block *b, unsigned char *block, unsigned ch
 void gd_q4_k_write(const float *values, const float *importance, unsigned char *block)
 {
     static const k_type k = { 32, 0, 15, 0, 63, true };
-    const k_block b = search(&k, values, importance);
+    const gd_k_block b = search(&k, values, importance);
     memset(block, 0, 144);
     put_k_with_least(&b, block, NULL, block + 16);
 }
@@ -369,7 +424,7 @@ void gd_q4_k_write(const float *values, const float *importance, unsigned char *
 void gd_q5_k_write(const float *values, const float *importance, unsigned char *block)
 {
     static const k_type k = { 32, 0, 31, 0, 63, true };
-    const k_block b = search(&k, values, importance);
+    const gd_k_block b = search(&k, values, importance);
     memset(block, 0, 176);
     put_k_with_least(&b, block, block + 16, block + 48);
 }
@@ -377,7 +432,7 @@ void gd_q5_k_write(const float *values, const float *importance, unsigned char *
 void gd_q6_k_write(const float *values, const float *importance, unsigned char *block)
 {
     static const k_type k = { 16, -32, 31, -128, 127, false };
-    k_block b = search(&k, values, importance);
+    gd_k_block b = search(&k, values, importance);
     unsigned char *low = block;
     memset(block, 0, 210);
     for (int i = 0; i < LARGE; i++) {

@@ -43,4 +43,16 @@ void gd_q4_k_write(const float *values, const float *importance, unsigned char *
 void gd_q5_k_write(const float *values, const float *importance, unsigned char *block);
 void gd_q6_k_write(const float *values, const float *importance, unsigned char *block);
 
+/* A block taken apart: number i of group g is d * scale[g] * q[i] - dmin * least[g], of f16 d and dmin. */
+typedef struct gd_k_block {
+    uint16_t d, dmin;
+    int scale[16], least[16], q[256];
+} gd_k_block;
+
+void gd_q2_k_take(const unsigned char *block, gd_k_block *to);
+void gd_q3_k_take(const unsigned char *block, gd_k_block *to);
+void gd_q4_k_take(const unsigned char *block, gd_k_block *to);
+void gd_q5_k_take(const unsigned char *block, gd_k_block *to);
+void gd_q6_k_take(const unsigned char *block, gd_k_block *to);
+
 #endif

@@ -1,6 +1,7 @@
-/* nn/quantized.h: layers whose weights stay in blocks of 8 or 4 bits. Buffers name.values, i8 [out, in]
- * or u8 [out, in / 2] (gd_quantized_linear), and name.scales, f16 [out, in / 32], stand in place of the parameter name.weight: a module that has them
- * computes with gd_quantized_linear, as reading a model in blocks makes it (text/language_gguf.c). */
+/* nn/quantized.h: layers whose weights stay in blocks of 8 or 4 bits. Buffers name.values and name.scales
+ * (f16), the operands of gd_quantized_linear in one of their forms, stand in place of the parameter
+ * name.weight: a module that has them computes with them, as reading a model in blocks makes it
+ * (text/language_gguf.c). */
 #ifndef GD_NN_QUANTIZED_H
 #define GD_NN_QUANTIZED_H
 

@@ -16,8 +16,19 @@
  *     result = ((lane 0 + lane 4) + (lane 2 + lane 6)) + ((lane 1 + lane 5) + (lane 3 + lane 7))
  *
  * each step rounded to f32. The sum of a block is below 2^24, so nothing of it is lost; there is no
- * fused multiply-add. So all instruction sets, devices and numbers of threads give the same bits. */
+ * fused multiply-add. So all instruction sets, devices and numbers of threads give the same bits.
+ *
+ * Scales may have two levels, as those of GGUF's k-quants: 256 weights share a scale d, and with least
+ * values a second, e; groups of 32 or of 16 among them have a scale k and a least value l each, whole
+ * numbers of 8 bits with sign. A weight is d * k * w - e * l. Its row of values has for each 256 weights
+ * their bytes as above (of 4 bits those with least values are as they are, 0 to 15, not 8 more), then k of
+ * each group, then l of each; scales are d, or d and e. Of these
+ *
+ *     term b = (s_b * d) * float(sum of k * q * w, exact) - (s_b * e) * float(sum of l * q, exact)
+ *
+ * over the 32 numbers of block b, without the latter product where there are no least values. */
 #include "ops/internal.h"
+#include "ops/quantized_form.h"
 
 #include <gradus/autograd.h>
 
@@ -61,7 +72,9 @@ static gd_status infer_quantized_linear(int n, const gd_layout *const *in, const
     const int64_t inner = x->shape[x->rank - 1];
     if (inner % BLOCK != 0 || inner > MOST_INNER)
         return fail_shapes(in, "rows must be multiples of 32, and at most 262144");
-    if (values->shape[1] * per_value != inner || scales->shape[1] != inner / BLOCK ||
+    gd_quantized_form form;
+    if (!gd_quantized_form_of(values->dtype, values->shape[1], scales->shape[1], &form) ||
+        gd_quantized_inner(&form, scales->shape[1]) != inner ||
         scales->shape[0] != values->shape[0])
         return fail_shapes(in, shapes_of[per_value]);
     for (int i = 0; i < 3; i++)
@@ -73,36 +86,87 @@ static gd_status infer_quantized_linear(int n, const gd_layout *const *in, const
 }
 
 /* Both weights of each byte of [.., 16]: f32 [.., 32]. */
-static gd_tensor *both_halves(gd_tensor *bytes)
+static gd_tensor *both_halves(gd_tensor *bytes, double offset)
 {
     gd_tensor *high = gd_floor(gd_mul_scalar(bytes, 1.0 / 16));
     gd_tensor *both[2] = { gd_sub(bytes, gd_mul_scalar(high, 16)), high };
-    return gd_add_scalar(gd_concat(2, both, -1), -8);
+    return gd_add_scalar(gd_concat(2, both, -1), offset);
+}
+
+/* shape with its last axis replaced by two. */
+static gd_shape split_last(gd_shape shape, int64_t first, int64_t second)
+{
+    shape.dim[shape.rank - 1] = first;
+    shape.dim[shape.rank++] = second;
+    return shape;
+}
+
+static gd_tensor *in_blocks(gd_tensor *values, gd_tensor *scales, const gd_quantized_form *form)
+{
+    const gd_shape shape = gd_layout_shape(&scales->layout);
+    const int last = shape.rank - 1;
+    gd_tensor *numbers = gd_reshape(values, split_last(shape, shape.dim[last], form->bytes));
+    if (form->four_bits)
+        numbers = both_halves(numbers, -8);
+    return gd_mul(numbers, gd_unsqueeze(scales, last + 1));
+}
+
+/* Bytes from … of the large blocks [.., bytes] as numbers with a sign, one for each group: [.., groups, 1]. */
+static gd_tensor *of_groups(gd_tensor *blocks, const gd_quantized_form *form, int from)
+{
+    gd_tensor *k = gd_slice(blocks, -1, from, from + form->groups, 1);
+    if (form->four_bits) /* they come from u8 */
+        k = gd_sub(k, gd_mul_scalar(gd_floor(gd_mul_scalar(k, 1.0 / 128)), 256));
+    return gd_unsqueeze(k, -1);
+}
+
+static gd_tensor *in_groups(gd_tensor *values, gd_tensor *scales, const gd_quantized_form *form)
+{
+    const gd_shape shape = gd_layout_shape(&scales->layout);
+    const int64_t large = shape.dim[shape.rank - 1] / form->scales;
+    gd_tensor *blocks = gd_reshape(values, split_last(shape, large, form->bytes));
+    gd_tensor *by = gd_reshape(scales, split_last(shape, large, form->scales));
+    gd_tensor *numbers = gd_slice(blocks, -1, 0, form->numbers, 1);
+    const gd_shape of_blocks = split_last(shape, large, GD_QUANTIZED_LARGE);
+    if (form->four_bits) {
+        numbers = gd_reshape(numbers, split_last(of_blocks, 8, form->numbers / 8));
+        numbers = both_halves(numbers, form->has_least ? 0 : -8);
+    }
+    numbers =
+        gd_reshape(numbers, split_last(of_blocks, form->groups, GD_QUANTIZED_LARGE / form->groups));
+    gd_tensor *d = gd_unsqueeze(gd_slice(by, -1, 0, 1, 1), -1); // [.., large, 1, 1]
+    numbers = gd_mul(gd_mul(d, of_groups(blocks, form, form->numbers)), numbers);
+    if (!form->has_least)
+        return numbers;
+    gd_tensor *e = gd_unsqueeze(gd_slice(by, -1, 1, 2, 1), -1);
+    return gd_sub(numbers, gd_mul(e, of_groups(blocks, form, form->numbers + form->groups)));
 }
 
 static gd_tensor *numbers_of(gd_tensor *values, gd_tensor *scales)
 {
-    const int per_value = values->layout.dtype == GD_U8 ? 2 : 1, last = values->layout.rank - 1;
-    gd_shape shape = gd_layout_shape(&values->layout), blocks = shape;
-    shape.dim[last] *= per_value;
-    blocks.dim[last] = shape.dim[last] / BLOCK;
-    blocks.dim[blocks.rank++] = BLOCK / per_value;
-    gd_tensor *numbers = gd_reshape(gd_cast(values, GD_F32), blocks);
-    if (per_value == 2)
-        numbers = both_halves(numbers);
-    gd_tensor *by = gd_unsqueeze(gd_as_dtype(scales, GD_F32), last + 1);
-    return gd_reshape(gd_mul(numbers, by), shape);
+    const int last = values->layout.rank - 1;
+    const int64_t count = scales->layout.shape[last];
+    gd_quantized_form form;
+    if (!gd_quantized_form_of(values->layout.dtype, values->layout.shape[last], count, &form))
+        return NULL; /* not reached: the shapes were looked at */
+    gd_shape shape = gd_layout_shape(&values->layout);
+    shape.dim[last] = gd_quantized_inner(&form, count);
+    gd_tensor *bytes = gd_cast(values, GD_F32), *by = gd_as_dtype(scales, GD_F32);
+    return gd_reshape(form.groups ? in_groups(bytes, by, &form) : in_blocks(bytes, by, &form),
+                      shape);
 }
 
-/* Scales are as many as blocks, and an axis more fits. */
+/* Scales are as many as the form has, and two axes more fit. */
 static bool are_blocks(const gd_layout *values, const gd_layout *scales)
 {
     const int last = values->rank - 1;
-    bool same = last >= 0 && scales->rank == values->rank && values->rank < GD_MAX_RANK;
+    bool same = last >= 0 && scales->rank == values->rank;
     for (int i = 0; same && i < last; i++)
         same = values->shape[i] == scales->shape[i];
-    const int64_t bytes = values->dtype == GD_U8 ? BLOCK / 2 : BLOCK;
-    return same && values->shape[last] == scales->shape[last] * bytes;
+    gd_quantized_form form;
+    return same &&
+           gd_quantized_form_of(values->dtype, values->shape[last], scales->shape[last], &form) &&
+           values->rank + (form.groups ? 2 : 1) <= GD_MAX_RANK;
 }
 
 gd_tensor *gd_dequantize(gd_tensor *values, gd_tensor *scales)

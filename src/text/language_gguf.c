@@ -22,7 +22,7 @@ typedef struct reading {
     const gd_gguf *file;
     gd_language_model *model;
     const char *arch;
-    bool quantized; /* Q8_0 and Q4_0 stay so */
+    bool quantized; /* matrices of Q8_0, Q4_0 and k-quants stay in blocks */
     int64_t used;   /* tensors that have been read */
 } reading;
 
@@ -244,38 +244,36 @@ static gd_status find_entries(const reading *r, const parameter *p, const char *
 
 /* ---- matrices that stay in blocks ---- */
 
-/* Q8_0 and Q4_0: a scale of f16, little-endian, then 32 i8, or 16 bytes of two numbers each. */
-enum { BLOCK = 32 };
-
-static size_t value_bytes(const gd_gguf_entry *e)
-{
-    return e->format->size - sizeof(uint16_t);
-}
-
-/* Whether a parameter can: a matrix, all of whose tensors are Q8_0, or Q4_0. Positions are added, not multiplied. */
+/* Whether a parameter can, and in which form: a matrix, all of whose tensors fit one. Positions are added,
+ * not multiplied. */
 static bool stays_in_blocks(const reading *r, const parameter *p, gd_shape shape,
-                            const gd_gguf_entry *const entries[3])
+                            const gd_gguf_entry *const entries[3], gd_quantized_form *form)
 {
-    bool all = r->quantized && shape.rank == 2 && strcmp(p->name, "position.weight") != 0;
-    for (int i = 0; all && i < 3 && entries[i]; i++)
-        all = entries[i]->type == entries[0]->type &&
-              (entries[i]->type == GD_GGUF_Q8_0 || entries[i]->type == GD_GGUF_Q4_0);
+    bool all = r->quantized && shape.rank == 2 && strcmp(p->name, "position.weight") != 0 &&
+               gd_block_form_of(entries[0]->type, form);
+    for (int i = 1; all && i < 3 && entries[i]; i++) {
+        gd_quantized_form other;
+        all = gd_block_form_of(entries[i]->type, &other) && gd_block_forms_join(form, &other, form);
+    }
     return all;
 }
 
-/* A tensor's blocks, taken apart. */
-static gd_status read_blocks(const gd_gguf *g, const gd_gguf_entry *e, unsigned char *values,
-                             uint16_t *scales)
+static size_t blocks_of(const gd_gguf_entry *e)
 {
-    const size_t count = (size_t)(e->shape.dim[0] * e->shape.dim[1]), blocks = count / BLOCK;
-    const size_t bytes = value_bytes(e);
+    return (size_t)(e->shape.dim[0] * e->shape.dim[1]) / (size_t)e->format->count;
+}
+
+/* A tensor's blocks in that form. */
+static gd_status read_blocks(const gd_gguf *g, const gd_gguf_entry *e,
+                             const gd_quantized_form *form, unsigned char *values, uint16_t *scales)
+{
+    const size_t blocks = blocks_of(e);
     unsigned char *raw = gd_alloc(blocks * e->format->size);
-    gd_status status = raw ? gd_gguf_read_blocks(g, e, 0, count, raw) : GD_ERR_MEMORY;
-    for (size_t b = 0; status == GD_OK && b < blocks; b++) {
-        const unsigned char *block = raw + b * e->format->size;
-        scales[b] = (uint16_t)(block[0] | block[1] << 8);
-        memcpy(values + b * bytes, block + 2, bytes);
-    }
+    gd_status status =
+        raw ? gd_gguf_read_blocks(g, e, 0, blocks * (size_t)e->format->count, raw) : GD_ERR_MEMORY;
+    for (size_t b = 0; status == GD_OK && b < blocks; b++)
+        gd_block_store(e->type, form, raw + b * e->format->size, values + b * (size_t)form->bytes,
+                       scales + b * (size_t)form->scales);
     gd_free(raw);
     return status;
 }
@@ -290,29 +288,30 @@ static gd_tensor *make_buffer(const reading *r, const char *path, const char *su
 }
 
 /* A parameter's tensors are its rows of [out, in], one behind the other. */
-static gd_status read_in_blocks(reading *r, const char *path, const gd_gguf_entry *const entries[3])
+static gd_status read_in_blocks(reading *r, const char *path, const gd_gguf_entry *const entries[3],
+                                const gd_quantized_form *form)
 {
-    const int64_t in = entries[0]->shape.dim[1];
+    const int64_t large = entries[0]->shape.dim[1] / entries[0]->format->count; /* of a row */
     int64_t out = 0;
     for (int i = 0; i < 3 && entries[i]; i++)
         out += entries[i]->shape.dim[0];
-    const size_t blocks = (size_t)(out * in) / BLOCK, bytes = value_bytes(entries[0]);
-    const bool four_bits = entries[0]->type == GD_GGUF_Q4_0;
-    gd_tensor *to = make_buffer(r, path, "values", GD_SHAPE(out, four_bits ? in / 2 : in),
-                                four_bits ? GD_U8 : GD_I8);
-    gd_tensor *by = make_buffer(r, path, "scales", GD_SHAPE(out, in / BLOCK), GD_F16);
+    const size_t blocks = (size_t)(out * large), bytes = (size_t)form->bytes;
+    const size_t each = (size_t)form->scales;
+    gd_tensor *to = make_buffer(r, path, "values", GD_SHAPE(out, large * form->bytes),
+                                form->four_bits ? GD_U8 : GD_I8);
+    gd_tensor *by = make_buffer(r, path, "scales", GD_SHAPE(out, large * form->scales), GD_F16);
     unsigned char *values = to && by ? gd_alloc(blocks * bytes) : NULL;
-    uint16_t *scales = values ? gd_alloc(blocks * sizeof *scales) : NULL;
+    uint16_t *scales = values ? gd_alloc(blocks * each * sizeof *scales) : NULL;
     gd_status status = scales ? GD_OK : gd_error_last();
     size_t at = 0;
     for (int i = 0; status == GD_OK && i < 3 && entries[i]; i++, r->used++) {
-        status = read_blocks(r->file, entries[i], values + at * bytes, scales + at);
-        at += (size_t)(entries[i]->shape.dim[0] * in) / BLOCK;
+        status = read_blocks(r->file, entries[i], form, values + at * bytes, scales + at * each);
+        at += blocks_of(entries[i]);
     }
     if (status == GD_OK)
         status = gd_tensor_write(to, values, blocks * bytes);
     if (status == GD_OK)
-        status = gd_tensor_write(by, scales, blocks * sizeof *scales);
+        status = gd_tensor_write(by, scales, blocks * each * sizeof *scales);
     gd_free(scales);
     gd_free(values);
     r->model->is_quantized = true;
@@ -329,8 +328,9 @@ static gd_status read_parameter(void *user, const char *path, gd_shape shape)
           : gd_fail(GD_ERR_FORMAT, "%s: GGUF has no name for \"%s\"", gd_gguf_path(r->file), path);
     if (status != GD_OK)
         return status;
-    if (stays_in_blocks(r, p, shape, entries))
-        return read_in_blocks(r, path, entries);
+    gd_quantized_form form;
+    if (stays_in_blocks(r, p, shape, entries, &form))
+        return read_in_blocks(r, path, entries, &form);
     gd_tensor *to = gd_parameter(r->model->module, path, shape, .init = GD_INIT_ZEROS);
     size_t size = (size_t)(shape.dim[0] * (shape.rank == 2 ? shape.dim[1] : 1)) * sizeof(float);
     float *values = to ? gd_alloc(size) : NULL;

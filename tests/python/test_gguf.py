@@ -61,6 +61,41 @@ def test_the_package_reads_k_quants(tmp_path, kind, short, most):
 
 
 @pytest.mark.keeps
+@pytest.mark.parametrize("mixed", [("Q4_K", "Q6_K"), ("Q3_K", "Q4_K"), ("Q5_K", "Q2_K"), ("Q4_K", "Q8_0")])
+def test_parts_of_a_matrix_of_two_types_stay_in_blocks(tmp_path, mixed):
+    """As a Q4_K_M file has them: queries and keys of one type, values of another. Q8_0 has blocks of its own, with which none of these fits."""
+    made, tokenizer = gd._objects.LanguageModel.create(**{**LLAMA, "width": 256, "hidden": 512}), gd.text.Tokenizer.bytes()
+    paths = [str(tmp_path / kind) for kind in mixed]
+    for path, kind in zip(paths, mixed):
+        gd.text.save_gguf(made, tokenizer, path, type=kind.lower())
+    readers, both = [gguf.GGUFReader(path) for path in paths], str(tmp_path / "both.gguf")
+    other = {t.name: t for t in readers[1].tensors}
+    writer = gguf.GGUFWriter(both, "llama")
+    for field in readers[0].fields.values():
+        if not field.name.startswith("GGUF.") and field.name != "general.architecture":
+            writer.add_key_value(field.name, field.contents(), field.types[0], field.types[-1] if len(field.types) > 1 else None)
+    for t in readers[0].tensors:
+        t = other[t.name] if "attn_v" in t.name else t
+        writer.add_tensor(t.name, t.data, raw_dtype=t.tensor_type)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    plain, blocks = gd.text.load_model(both), gd.text.load_model(both, quantized=True)
+    module, exact = blocks.module(), plain.module()
+    there = {module.path(i): module.tensor(i) for i in range(module.count())}
+    wanted = {exact.path(i): exact.tensor(i) for i in range(exact.count())}
+    assert ("0.self.qkv.values" in there) == ("Q8_0" not in mixed) and "0.self.out.values" in there
+    for name in (path.removesuffix(".values") for path in there if path.endswith(".values")):
+        weights = np.asarray(wanted[name + ".weight"])
+        got = np.asarray(gd.dequantize(there[name + ".values"], there[name + ".scales"]))
+        assert np.array_equal(got, weights if name == "token" else weights.T)
+    tokens = [list(range(7, 19))]
+    ours, f32 = np.asarray(blocks.forward(tokens)), np.asarray(plain.forward(tokens))
+    assert 0 < np.linalg.norm(ours - f32) < 0.02 * np.linalg.norm(f32)
+
+
+@pytest.mark.keeps
 def test_what_is_written_is_reported(model, tmp_path):
     plain, small, tokenizer = str(tmp_path / "plain.gguf"), str(tmp_path / "small.gguf"), gd.text.Tokenizer.bytes()
     gd.text.save_gguf(model, tokenizer, plain, type="f32")

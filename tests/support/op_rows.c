@@ -754,6 +754,8 @@ const op_large op_large_cases[] = {
     { "quantized_linear", { .shape = { SHAPE(7, 1056), SHAPE(131, 1056), SHAPE(131, 33) } } },
     { "quantized_linear", { .shape = { SHAPE(301, 544), SHAPE(37, 544), SHAPE(37, 17) } } },
     { "quantized_linear", { .shape = { SHAPE(7, 1056), SHAPE(131, 528), SHAPE(131, 33) } } },
+    { "quantized_linear", { .shape = { SHAPE(7, 1024), SHAPE(131, 576), SHAPE(131, 8) } } },
+    { "quantized_linear", { .shape = { SHAPE(301, 512), SHAPE(37, 544), SHAPE(37, 2) } } },
     { "affine", { .shape = { SHAPE(251, 317), SHAPE(317, 193), SHAPE(193) } } },
     { "convolution", { { SHAPE(3, 12, 29, 37), SHAPE(20, 12, 3, 3), SHAPE(20) }, { 2, 1, 1 } } },
     { "convolution",

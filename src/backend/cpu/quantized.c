@@ -21,6 +21,7 @@
 typedef struct job {
     const gd_kernel_call *call;
     const gd_quantized_kernels *kernels;
+    const gd_quantized_tiles *tiles; /* for these weights */
     gd_quantized_weights weights;
     int64_t rows, columns, blocks;
     int64_t row_tiles, panels; /* of many rows: whole tiles, each begun one counted */
@@ -29,12 +30,17 @@ typedef struct job {
 
 /* ---- few rows ---- */
 
+/* Bytes of a block of a row. */
+static int64_t block_bytes(const job *j)
+{
+    return (int64_t)(GD_QUANTIZED_BLOCK + sizeof(float)) +
+           gd_quantized_sums_of(&j->weights.form) * (int64_t)sizeof(int32_t);
+}
+
 /* Rows rounded at a time. */
 static int64_t step_of(const job *j)
 {
-    const int64_t row_bytes =
-        j->blocks * (int64_t)(GD_QUANTIZED_BLOCK + sizeof(float) + sizeof(int32_t));
-    const int64_t step = ROWS_BYTES / row_bytes;
+    const int64_t step = ROWS_BYTES / (j->blocks * block_bytes(j));
     return step < 1 ? 1 : step < j->rows ? step : j->rows;
 }
 
@@ -46,8 +52,10 @@ static void run_columns(void *context, int64_t begin, int64_t end, int thread)
     gd_quantized_rows part = { .blocks = j->blocks };
     part.values = gd_scratch_take(&scratch, (size_t)(step * inner));
     part.scales = gd_scratch_take(&scratch, (size_t)(step * j->blocks) * sizeof(float));
-    if (j->weights.four_bits)
-        part.starts = gd_scratch_take(&scratch, (size_t)(step * j->blocks) * sizeof(int32_t));
+    part.sums_of_block = gd_quantized_sums_of(&j->weights.form);
+    if (part.sums_of_block > 0)
+        part.sums = gd_scratch_take(&scratch, (size_t)(step * j->blocks * part.sums_of_block) *
+                                                  sizeof(int32_t));
     const float *x = j->call->in[0].data;
     float *out = j->call->out.data;
     for (int64_t row = 0; row < j->rows; row += step) {
@@ -68,7 +76,7 @@ static int64_t least(int64_t a, int64_t b)
 static void run_panels(const job *j, const char *x, int64_t first, int64_t count, int64_t begin,
                        int64_t end, void *panel)
 {
-    const gd_quantized_tiles *t = j->kernels->tiles;
+    const gd_quantized_tiles *t = j->tiles;
     const size_t tile_bytes = (size_t)j->blocks * t->row_bytes;
     for (int64_t p = begin; p < end; p++) {
         const int64_t column = p * t->columns, columns = least(j->columns - column, t->columns);
@@ -86,7 +94,7 @@ static void run_panels(const job *j, const char *x, int64_t first, int64_t count
 static int64_t tiles_at_once(const job *j, size_t left, int64_t most)
 {
     const size_t cache = ((const gd_cpu_device *)j->call->device)->paths.block_bytes;
-    const size_t tile_bytes = (size_t)j->blocks * j->kernels->tiles->row_bytes;
+    const size_t tile_bytes = (size_t)j->blocks * j->tiles->row_bytes;
     const int64_t fit = (int64_t)((cache < left ? cache : left) / tile_bytes);
     return least(fit > 1 ? fit : 1, most);
 }
@@ -95,7 +103,7 @@ static int64_t tiles_at_once(const job *j, size_t left, int64_t most)
 static void run_tiles(void *context, int64_t begin, int64_t end, int thread)
 {
     const job *j = context;
-    const gd_quantized_tiles *t = j->kernels->tiles;
+    const gd_quantized_tiles *t = j->tiles;
     const int64_t first = j->divides_rows ? begin : 0, last = j->divides_rows ? end : j->row_tiles;
     const int64_t from = j->divides_rows ? 0 : begin, to = j->divides_rows ? j->panels : end;
     const size_t tile_bytes = (size_t)j->blocks * t->row_bytes;
@@ -118,7 +126,7 @@ static void run_tiles(void *context, int64_t begin, int64_t end, int thread)
 /* Whether a panel and a tile of rows fit the scratch: not those of the longest rows. */
 static bool fits(const job *j)
 {
-    const gd_quantized_tiles *t = j->kernels->tiles;
+    const gd_quantized_tiles *t = j->tiles;
     const size_t blocks = (size_t)j->blocks;
     const size_t gaps = 2 * (GD_SCRATCH_ALIGN + GD_SCRATCH_GAP);
     return blocks * (t->row_bytes + t->column_bytes) + gaps <=
@@ -134,7 +142,7 @@ typedef struct division {
 
 static division divide(job *j)
 {
-    const gd_quantized_tiles *t = j->kernels->tiles;
+    const gd_quantized_tiles *t = j->tiles;
     const int64_t inner = j->blocks * GD_QUANTIZED_BLOCK;
     if (j->rows < t->many_rows || !fits(j)) /* 64 K products take some 5 us */
         return (division){ j->columns, 1 + 64 * 1024 / (inner * j->rows), false };
@@ -151,13 +159,19 @@ static job job_of(const gd_kernel_call *call)
 {
     const gd_layout *w = call->in[1].layout;
     const int64_t count = gd_layout_count(call->out.layout);
-    return (job){ .call = call,
-                  .kernels = &((const gd_cpu_device *)call->device)->quantized,
-                  .weights = { call->in[1].data, call->in[2].data,
-                               call->in[2].layout->dtype == GD_F16, w->dtype == GD_U8 },
-                  .columns = w->shape[0],
-                  .rows = count ? count / w->shape[0] : 0,
-                  .blocks = call->in[2].layout->shape[1] };
+    job j = { .call = call,
+              .kernels = &((const gd_cpu_device *)call->device)->quantized,
+              .weights = { .values = call->in[1].data,
+                           .scales = call->in[2].data,
+                           .half_scales = call->in[2].layout->dtype == GD_F16 },
+              .columns = w->shape[0],
+              .rows = count ? count / w->shape[0] : 0 };
+    const int64_t scales = call->in[2].layout->shape[1];
+    (void)gd_quantized_form_of(w->dtype, w->shape[1], scales, &j.weights.form);
+    j.tiles =
+        j.weights.form.groups ? j.kernels->grouped + j.weights.form.has_least : j.kernels->tiles;
+    j.blocks = gd_quantized_inner(&j.weights.form, scales) / GD_QUANTIZED_BLOCK;
+    return j;
 }
 
 gd_workspace gd_cpu_quantized_scratch(const gd_kernel_call *call)
@@ -169,14 +183,13 @@ gd_workspace gd_cpu_quantized_scratch(const gd_kernel_call *call)
     const int threads = gd_parallel_ranges(call->device->threads, d.units, d.grain);
     size_t bytes;
     if (d.has_many_rows) {
-        const gd_quantized_tiles *t = j.kernels->tiles;
+        const gd_quantized_tiles *t = j.tiles;
         const int64_t most = j.divides_rows ? (j.row_tiles + threads - 1) / threads : j.row_tiles;
         const size_t tile_bytes = (size_t)j.blocks * t->row_bytes;
         bytes = (size_t)j.blocks * t->column_bytes +
                 (size_t)tiles_at_once(&j, SIZE_MAX, most) * tile_bytes;
     } else {
-        bytes = (size_t)(step_of(&j) * j.blocks) *
-                (GD_QUANTIZED_BLOCK + sizeof(float) + sizeof(int32_t));
+        bytes = (size_t)(step_of(&j) * j.blocks * block_bytes(&j));
     }
     return (gd_workspace){ NULL, gd_scratch_bytes(bytes, BLOCKS), threads };
 }
@@ -187,10 +200,12 @@ void gd_cpu_quantized_explain(const gd_kernel_call *call, gd_text *text)
     if (j.rows == 0 || j.blocks == 0)
         return;
     const division d = divide(&j);
-    const gd_quantized_tiles *t = j.kernels->tiles;
+    const gd_quantized_tiles *t = j.tiles;
+    const gd_quantized_form *form = &j.weights.form;
     gd_text_add(text, "%lld x %lld x %lld in blocks of %d, %d bits, by ", (long long)j.rows,
-                (long long)j.blocks * GD_QUANTIZED_BLOCK, (long long)j.columns, GD_QUANTIZED_BLOCK,
-                j.weights.four_bits ? 4 : 8);
+                (long long)j.blocks * GD_QUANTIZED_BLOCK, (long long)j.columns,
+                form->groups ? GD_QUANTIZED_LARGE / form->groups : GD_QUANTIZED_BLOCK,
+                form->four_bits ? 4 : 8);
     if (d.has_many_rows)
         gd_text_add(text, "%d x %d tiles: %d rows or more share packed weights; threads divide %s",
                     (int)t->rows, (int)t->columns, (int)t->many_rows,

@@ -1,7 +1,9 @@
-/* backend/cpu/quantized.h: products with weights in blocks of 32 with a scale each, of 8 or 4 bits. What is
- * computed, and in what order, stands in ops/quantized.c. */
+/* backend/cpu/quantized.h: products with weights of 8 or 4 bits in blocks. What is computed, and in what
+ * order, stands in ops/quantized.c. */
 #ifndef GD_BACKEND_CPU_QUANTIZED_H
 #define GD_BACKEND_CPU_QUANTIZED_H
+
+#include "ops/quantized_form.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -10,22 +12,31 @@
 #define GD_QUANTIZED_BLOCK 32
 #define GD_QUANTIZED_LANES 8 /* sums over the blocks of a row; block b goes to lane b mod 8 */
 
-/* Rows in blocks: values [rows, 32 * blocks], and their scales [rows, blocks]. For weights of 4 bits,
- * which are kept as 8 more than they are, sums begin with starts [rows, blocks], -8 times the sum of
- * the values of a block; else it is NULL. */
+/* Rows in blocks: values [rows, 32 * blocks], and their scales [rows, blocks]. `sums`, NULL where the
+ * weights' form needs none (gd_quantized_sums_of): sums of the values of each block; or of the first
+ * halves of four blocks, then of their second halves. */
 typedef struct gd_quantized_rows {
     int8_t *values;
     float *scales;
-    int32_t *starts;
+    int32_t *sums;
+    int sums_of_block; /* 1 or 2 */
     int64_t rows, blocks;
 } gd_quantized_rows;
 
 /* Weights, a row for each column of the result. */
 typedef struct gd_quantized_weights {
-    const uint8_t *values; /* of 32 bytes a block, or 16 (ops/quantized.c) */
-    const void *scales;    /* f32, or the bits of f16 */
-    bool half_scales, four_bits;
+    const uint8_t *values;
+    const void *scales; /* f32, or the bits of f16 */
+    bool half_scales;
+    gd_quantized_form form;
 } gd_quantized_weights;
+
+/* Sums of a block that a product needs: of its halves, where they have scales of their own; of the
+ * block, where weights are kept as 8 more than they are. */
+static inline int gd_quantized_sums_of(const gd_quantized_form *form)
+{
+    return form->groups ? 2 : form->four_bits ? 1 : 0;
+}
 
 /* Many rows at once: rows and weights packed, and multiplied tile by tile. Sizes in bytes are those
  * of one block of a packed tile's height, and of its width. */
@@ -50,10 +61,12 @@ typedef struct gd_quantized_kernels {
     void (*columns)(const gd_quantized_rows *x, const gd_quantized_weights *w, int64_t begin,
                     int64_t end, float *out, int64_t stride);
     const gd_quantized_tiles *tiles;
+    const gd_quantized_tiles
+        *grouped; /* two: of weights in groups, and of those with least values */
 } gd_quantized_kernels;
 
 #define GD_QUANTIZED_DECLARE(isa)                                                              \
-    extern const gd_quantized_tiles gd_quantized_tiles_##isa;                                  \
+    extern const gd_quantized_tiles gd_quantized_tiles_##isa, gd_grouped_tiles_##isa[2];       \
     void gd_quantize_rows_##isa(const float *x, const gd_quantized_rows *to);                  \
     void gd_quantized_columns_##isa(const gd_quantized_rows *x, const gd_quantized_weights *w, \
                                     int64_t begin, int64_t end, float *out, int64_t stride);
@@ -62,6 +75,6 @@ GD_QUANTIZED_DECLARE(avx2)
 GD_QUANTIZED_DECLARE(avx512)
 GD_QUANTIZED_DECLARE(neon)
 GD_QUANTIZED_DECLARE(vnni)    /* an extension of AVX-512 */
-GD_QUANTIZED_DECLARE(dotprod) /* of NEON */
+GD_QUANTIZED_DECLARE(dotprod) /* of NEON, whose grouped tiles it uses */
 
 #endif

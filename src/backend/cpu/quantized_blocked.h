@@ -11,9 +11,10 @@
  * of weights 128 more than they are, as VPDPBUSD wants its first operand: sums begin with
  * starts i32 [ROWS], -128 times the sum of the row's block. With SDOT they are bytes as they are.
  * Elsewhere they are 16 bits, of which one instruction adds the products of two neighbours: no sum leaves
- * 32 bits. */
-#include "backend/cpu/simd.h"
-
+ * 32 bits.
+ *
+ * Where scales have two levels weights are packed times the scales of their groups, which always takes 16 bits, and
+ * with the two least values of a block, for the sums of the halves of a block of x. */
 #define VLANES VF32_LANES /* columns of a tile */
 
 #if defined(WITH_VNNI)
@@ -38,6 +39,7 @@ typedef int16_t packed;
 #else
 #define MANY_ROWS 4
 #endif
+#define MANY_GROUPED_ROWS (MANY_ROWS > 8 ? MANY_ROWS : 8) /* packing takes longer */
 
 typedef struct packed_rows {
     packed values[ROWS][BLOCK];
@@ -49,6 +51,25 @@ typedef struct packed_columns {
     int32_t values[DWORDS][VLANES];
     float scales[VLANES];
 } packed_columns;
+
+#ifndef WITH_DOTPROD
+#define WITH_GROUPS 1
+#define PAIRS       (BLOCK / 2) /* of 16 bits each */
+
+typedef struct grouped_rows {
+    int16_t values[ROWS][BLOCK];
+    int16_t sums[ROWS][2];
+    float scales[ROWS];
+} grouped_rows;
+
+typedef struct grouped_columns {
+    int32_t values[PAIRS][VLANES], least[VLANES]; /* pairs of i16 */
+    float scales[VLANES], minus_least_scales[VLANES];
+} grouped_columns;
+#endif
+
+/* What a tile is made of. */
+enum kind { IN_BLOCKS, IN_GROUPS, WITH_LEAST };
 
 /* The lanes in the order in which they are added, and the blocks of one. */
 static const int turns[LANES] = { 0, 4, 2, 6, 1, 5, 3, 7 };
@@ -279,10 +300,10 @@ INLINE void find_blocks(const gd_quantized_weights *w, int64_t at, int64_t colum
 {
     static const int8_t none[BLOCK] = { 0 };
     for (int64_t j = 0; j < columns; j++) {
-        const uint8_t *block = w->values + (at + j * blocks) * weight_bytes(w->four_bits);
-        if (w->four_bits)
+        const uint8_t *block = w->values + (at + j * blocks) * weight_bytes(w->form.four_bits);
+        if (w->form.four_bits)
             widen(block, room[j]);
-        found[j] = w->four_bits ? room[j] : (const int8_t *)block;
+        found[j] = w->form.four_bits ? room[j] : (const int8_t *)block;
     }
     for (int64_t j = columns; j < VLANES; j++)
         found[j] = none;
@@ -346,6 +367,115 @@ static void pack_columns(const gd_quantized_weights *w, int64_t first, int64_t c
         }
 }
 
+#ifdef WITH_GROUPS
+static void pack_grouped_rows(const float *x, int64_t rows, int64_t blocks, void *packed_to)
+{
+    grouped_rows *to = packed_to;
+    for (int turn = 0; turn < LANES; turn++)
+        for (int64_t b = turns[turn]; b < blocks; b += LANES, to++) {
+            if (rows < ROWS)
+                memset(to, 0, sizeof *to);
+            for (int i = 0; i < (int)rows; i++) {
+                int8_t values[BLOCK];
+                int32_t sums[2] = { 0 };
+                to->scales[i] = quantize_block(x + ((int64_t)i * blocks + b) * BLOCK, values);
+                for (int k = 0; k < BLOCK; k++) {
+                    to->values[i][k] = values[k];
+                    sums[k / (BLOCK / 2)] += values[k];
+                }
+                to->sums[i][0] = (int16_t)sums[0];
+                to->sums[i][1] = (int16_t)sums[1];
+            }
+        }
+}
+
+/* Weights of block b of a large one times the scales of their groups; at most 2^14. */
+INLINE void scale_weights(const uint8_t *large, const gd_quantized_form *form, int b, int16_t *to)
+{
+    const uint8_t *w = large + b * form->numbers / LANES;
+    const int8_t *k = (const int8_t *)large + form->numbers + b * form->groups / LANES;
+    const int16_t first = k[0], second = k[form->groups / GROUPS];
+    const int16_t offset = form->has_least ? 0 : 8;
+#ifdef WITH_AVX2
+    __m128i low = _mm_loadu_si128((const __m128i *)w), high;
+    if (form->four_bits) {
+        const __m128i fifteen = _mm_set1_epi8(15), by = _mm_set1_epi8((char)offset);
+        high = _mm_sub_epi8(_mm_and_si128(_mm_srli_epi16(low, 4), fifteen), by);
+        low = _mm_sub_epi8(_mm_and_si128(low, fifteen), by);
+    } else {
+        high = _mm_loadu_si128((const __m128i *)(w + BLOCK / 2));
+    }
+    const __m256i low_scaled =
+        _mm256_mullo_epi16(_mm256_cvtepi8_epi16(low), _mm256_set1_epi16(first));
+    const __m256i high_scaled =
+        _mm256_mullo_epi16(_mm256_cvtepi8_epi16(high), _mm256_set1_epi16(second));
+    _mm256_storeu_si256((__m256i *)to, low_scaled);
+    _mm256_storeu_si256((__m256i *)(to + BLOCK / 2), high_scaled);
+#else
+    if (form->four_bits)
+        for (int i = 0; i < BLOCK / 2; i++) {
+            to[i] = (int16_t)(((w[i] & 15) - offset) * first);
+            to[i + BLOCK / 2] = (int16_t)(((w[i] >> 4) - offset) * second);
+        }
+    else
+        for (int i = 0; i < BLOCK / 2; i++) {
+            to[i] = (int16_t)((int8_t)w[i] * first);
+            to[i + BLOCK / 2] = (int16_t)((int8_t)w[i + BLOCK / 2] * second);
+        }
+#endif
+}
+
+INLINE void pack_grouped_values(int16_t room[VLANES][BLOCK], grouped_columns *to)
+{
+    for (int at = 0; at < PAIRS; at += VLANES) {
+        vf32 square[VLANES];
+        GD_SIMD_UNROLL
+        for (int j = 0; j < VLANES; j++)
+            square[j] = vf32_load((const float *)(const void *)(room[j] + 2 * at));
+#if VF32_LANES > 1
+        vf32_transpose(square);
+#endif
+        GD_SIMD_UNROLL
+        for (int i = 0; i < VLANES; i++)
+            vf32_store((float *)(void *)to->values[at + i], square[i]);
+    }
+}
+
+/* Block b of column j. */
+INLINE void pack_group_numbers(const gd_quantized_weights *w, int64_t large_block, int b, int64_t j,
+                               grouped_columns *to)
+{
+    const gd_quantized_form form = w->form;
+    const int64_t scale = large_block * form.scales;
+    to->scales[j] = read_scale(w->scales, w->half_scales, scale);
+    if (!form.has_least)
+        return;
+    const int8_t *least = (const int8_t *)w->values + large_block * form.bytes + form.numbers +
+                          form.groups + b * form.groups / LANES;
+    const int16_t pair[2] = { least[0], least[form.groups / GROUPS] };
+    to->minus_least_scales[j] = -read_scale(w->scales, w->half_scales, scale + 1);
+    memcpy(&to->least[j], pair, sizeof pair);
+}
+
+static void pack_grouped_columns(const gd_quantized_weights *w, int64_t first, int64_t columns,
+                                 int64_t blocks, void *packed_to)
+{
+    grouped_columns *to = packed_to;
+    int16_t room[VLANES][BLOCK] = { { 0 } };
+    for (int turn = 0; turn < LANES; turn++)
+        for (int64_t b = turns[turn]; b < blocks; b += LANES, to++) {
+            if (columns < VLANES)
+                memset(to, 0, sizeof *to);
+            for (int64_t j = 0; j < columns; j++) {
+                const int64_t large = ((first + j) * blocks + b) / LANES;
+                scale_weights(w->values + large * w->form.bytes, &w->form, turns[turn], room[j]);
+                pack_group_numbers(w, large, turns[turn], j, to);
+            }
+            pack_grouped_values(room, to);
+        }
+}
+#endif
+
 /* ---- products ---- */
 
 /* Add the terms of one block, of the first `rows` rows. */
@@ -373,6 +503,53 @@ INLINE void add_block(const packed_rows *x, const packed_columns *w, const int r
     }
 }
 
+#ifdef WITH_GROUPS
+/* Adds the products of two neighbours of 16 bits. */
+INLINE vint pair_dot(vint sum, vint weights, vint x)
+{
+#ifdef WITH_VNNI
+    return _mm512_dpwssd_epi32(sum, weights, x);
+#else
+    return int_dot(sum, weights, x);
+#endif
+}
+
+INLINE vint pair_of(const int16_t *at)
+{
+    int32_t both;
+    memcpy(&both, at, sizeof both);
+    return int_set1(both);
+}
+
+INLINE void add_grouped(const grouped_rows *x, const grouped_columns *w, const int rows,
+                        const bool has_least, vf32 *lane)
+{
+    vint sum[ROWS];
+    GD_SIMD_UNROLL
+    for (int i = 0; i < rows; i++)
+        sum[i] = int_set1(0);
+    GD_SIMD_UNROLL
+    for (int at = 0; at < PAIRS; at++) {
+        const vint weights = int_load(w->values[at]);
+        GD_SIMD_UNROLL
+        for (int i = 0; i < rows; i++)
+            sum[i] = pair_dot(sum[i], weights, pair_of(x->values[i] + 2 * at));
+    }
+    const vf32 d = vf32_load(w->scales), minus_e = vf32_load(w->minus_least_scales);
+    const vint least = int_load(w->least);
+    GD_SIMD_UNROLL
+    for (int i = 0; i < rows; i++) {
+        const vf32 scale = vf32_set1(x->scales[i]);
+        vf32 term = vf32_mul(vf32_mul(scale, d), int_to_float(sum[i]));
+        if (has_least) {
+            const vint less = pair_dot(int_set1(0), least, pair_of(x->sums[i]));
+            term = vf32_add(term, vf32_mul(vf32_mul(scale, minus_e), int_to_float(less)));
+        }
+        lane[i] = vf32_add(lane[i], term);
+    }
+}
+#endif
+
 /* Lane number `turn` in order, whose sums are in `lane`, is added to as many before it as the
  * definition has pairs complete: sums of 1, 2 and 4 lanes wait in `waiting`. */
 INLINE void fold(vf32 *lane, int turn, const int rows, float waiting[3][ROWS][VLANES])
@@ -389,33 +566,53 @@ INLINE void fold(vf32 *lane, int turn, const int rows, float waiting[3][ROWS][VL
         vf32_store(waiting[depth][i], lane[i]);
 }
 
-INLINE void multiply_rows(const packed_rows *x, const packed_columns *w, int64_t blocks,
-                          const int rows, float waiting[3][ROWS][VLANES])
+INLINE void multiply_rows(const void *packed_x, const void *packed_w, int64_t blocks,
+                          const int rows, const enum kind kind, float waiting[3][ROWS][VLANES])
 {
+    const packed_rows *x = packed_x;
+    const packed_columns *w = packed_w;
+    (void)kind;
+#ifdef WITH_GROUPS
+    const grouped_rows *grouped_x = packed_x;
+    const grouped_columns *grouped_w = packed_w;
+#endif
     for (int turn = 0; turn < LANES; turn++) {
         vf32 lane[ROWS];
         GD_SIMD_UNROLL
         for (int i = 0; i < rows; i++)
             lane[i] = vf32_zero();
-        for (int64_t n = blocks_of_lane(blocks, turns[turn]); n > 0; n--)
+        for (int64_t n = blocks_of_lane(blocks, turns[turn]); n > 0; n--) {
+#ifdef WITH_GROUPS
+            if (kind != IN_BLOCKS) {
+                add_grouped(grouped_x++, grouped_w++, rows, kind == WITH_LEAST, lane);
+                continue;
+            }
+#endif
             add_block(x++, w++, rows, lane);
+        }
         fold(lane, turn, rows, waiting);
     }
 }
 
 /* A tile of the result. */
-static void multiply(const void *packed_x, const void *packed_w, int64_t blocks, int64_t rows,
-                     int64_t columns, float *out, int64_t stride)
+INLINE void multiply_kind(const void *x, const void *w, int64_t blocks, int64_t rows,
+                          int64_t columns, const enum kind kind, float *out, int64_t stride)
 {
     float waiting[3][ROWS][VLANES];
     if (rows <= ROWS / 3)
-        multiply_rows(packed_x, packed_w, blocks, ROWS / 3, waiting);
+        multiply_rows(x, w, blocks, ROWS / 3, kind, waiting);
     else if (rows <= 2 * ROWS / 3)
-        multiply_rows(packed_x, packed_w, blocks, 2 * ROWS / 3, waiting);
+        multiply_rows(x, w, blocks, 2 * ROWS / 3, kind, waiting);
     else
-        multiply_rows(packed_x, packed_w, blocks, ROWS, waiting);
+        multiply_rows(x, w, blocks, ROWS, kind, waiting);
     for (int64_t i = 0; i < rows; i++)
         memcpy(out + i * stride, waiting[0][i], (size_t)columns * sizeof(float));
+}
+
+static void multiply(const void *x, const void *w, int64_t blocks, int64_t rows, int64_t columns,
+                     float *out, int64_t stride)
+{
+    multiply_kind(x, w, blocks, rows, columns, IN_BLOCKS, out, stride);
 }
 
 const gd_quantized_tiles NAME(gd_quantized_tiles) = { .rows = ROWS,
@@ -426,3 +623,36 @@ const gd_quantized_tiles NAME(gd_quantized_tiles) = { .rows = ROWS,
                                                       .pack_rows = pack_rows,
                                                       .pack_columns = pack_columns,
                                                       .multiply = multiply };
+
+#ifdef WITH_GROUPS
+static void multiply_grouped(const void *x, const void *w, int64_t blocks, int64_t rows,
+                             int64_t columns, float *out, int64_t stride)
+{
+    multiply_kind(x, w, blocks, rows, columns, IN_GROUPS, out, stride);
+}
+
+static void multiply_with_least(const void *x, const void *w, int64_t blocks, int64_t rows,
+                                int64_t columns, float *out, int64_t stride)
+{
+    multiply_kind(x, w, blocks, rows, columns, WITH_LEAST, out, stride);
+}
+
+const gd_quantized_tiles NAME(gd_grouped_tiles)[2] = {
+    { .rows = ROWS,
+      .columns = VLANES,
+      .many_rows = MANY_GROUPED_ROWS,
+      .row_bytes = sizeof(grouped_rows),
+      .column_bytes = sizeof(grouped_columns),
+      .pack_rows = pack_grouped_rows,
+      .pack_columns = pack_grouped_columns,
+      .multiply = multiply_grouped },
+    { .rows = ROWS,
+      .columns = VLANES,
+      .many_rows = MANY_GROUPED_ROWS,
+      .row_bytes = sizeof(grouped_rows),
+      .column_bytes = sizeof(grouped_columns),
+      .pack_rows = pack_grouped_rows,
+      .pack_columns = pack_grouped_columns,
+      .multiply = multiply_with_least },
+};
+#endif

@@ -1,7 +1,8 @@
-/* backend/cpu/quantized_loops.h: products with weights in blocks of 32, in the order that
+/* backend/cpu/quantized_loops.h: products with weights in blocks, in the order that
  * ops/quantized.c defines, for one instruction set. Before: NAME(function), and WITH_AVX2 1, with
  * WITH_VNNI 1 besides, or WITH_DOTPROD 1, or none of them. Start at gd_quantized_columns. */
 #include "backend/cpu/quantized.h"
+#include "backend/cpu/simd.h"
 #include "base/half.h"
 
 #include <string.h>
@@ -62,26 +63,33 @@ void NAME(gd_quantize_rows)(const float *x, const gd_quantized_rows *to)
     for (int64_t b = 0; b < to->rows * to->blocks; b++) {
         int8_t *values = to->values + b * BLOCK;
         to->scales[b] = quantize_block(x + b * BLOCK, values);
-        if (to->starts) {
-            int32_t sum = 0;
-            for (int i = 0; i < BLOCK; i++)
-                sum += values[i];
-            to->starts[b] = -8 * sum;
+        int32_t first = 0, second = 0;
+        for (int i = 0; i < BLOCK / 2 && to->sums; i++) {
+            first += values[i];
+            second += values[i + BLOCK / 2];
+        }
+        if (to->sums && to->sums_of_block == 1)
+            to->sums[b] = first + second;
+        else if (to->sums) {
+            int32_t *fours = to->sums + b / 4 * 8; /* what four blocks have */
+            fours[b % 4] = first;
+            fours[4 + b % 4] = second;
         }
     }
 }
 
 /* ---- products of two rows ---- */
 
-/* Some blocks of a row of x, and of a row of weights. With four_bits, known when this is compiled,
- * weights are 16 bytes a block, and sums begin with `starts`. */
+/* Some blocks of a row of x, with their scales and sums, and of a row of weights. What is bool is known
+ * when this is compiled. With four_bits weights are 16 bytes a block, each 8 more than it is, unless they
+ * have least values. */
 typedef struct operands {
     const int8_t *x;
     const float *x_scales;
-    const int32_t *starts;
+    const int32_t *x_sums;
     const uint8_t *w;
     const void *w_scales;
-    bool half_scales, four_bits;
+    bool half_scales, four_bits, has_least;
 } operands;
 
 INLINE int64_t weight_bytes(bool four_bits)
@@ -119,11 +127,18 @@ INLINE __m256i lane_sums(const operands *o, int64_t b)
 #endif
 }
 
-INLINE __m256i sums_of_four(const operands *o, int64_t b)
+INLINE __m256i sums_of_four(const __m256i *lanes)
 {
-    const __m256i low = _mm256_hadd_epi32(lane_sums(o, b), lane_sums(o, b + 1));
-    const __m256i high = _mm256_hadd_epi32(lane_sums(o, b + 2), lane_sums(o, b + 3));
-    return _mm256_hadd_epi32(low, high);
+    return _mm256_hadd_epi32(_mm256_hadd_epi32(lanes[0], lanes[1]),
+                             _mm256_hadd_epi32(lanes[2], lanes[3]));
+}
+
+/* The sum of the lanes of each of eight. */
+INLINE __m256i sums_of_eight(const __m256i *lanes)
+{
+    const __m256i low = sums_of_four(lanes), high = sums_of_four(lanes + 4);
+    return _mm256_add_epi32(_mm256_permute2x128_si256(low, high, 0x20),
+                            _mm256_permute2x128_si256(low, high, 0x31));
 }
 
 INLINE int32_t block_sum(const operands *o, int64_t b)
@@ -132,18 +147,21 @@ INLINE int32_t block_sum(const operands *o, int64_t b)
     __m128i sum = _mm_add_epi32(_mm256_castsi256_si128(lanes), _mm256_extracti128_si256(lanes, 1));
     sum = _mm_add_epi32(sum, _mm_shuffle_epi32(sum, 0x4e));
     sum = _mm_add_epi32(sum, _mm_shuffle_epi32(sum, 0xb1));
-    return _mm_cvtsi128_si32(sum) + (o->four_bits ? o->starts[b] : 0);
+    return _mm_cvtsi128_si32(sum) - (o->four_bits ? 8 * o->x_sums[b] : 0);
 }
 
 /* The sums of eight blocks. */
 INLINE __m256i block_sums(const operands *o, int64_t b)
 {
-    const __m256i low = sums_of_four(o, b), high = sums_of_four(o, b + 4);
-    const __m256i sums = _mm256_add_epi32(_mm256_permute2x128_si256(low, high, 0x20),
-                                          _mm256_permute2x128_si256(low, high, 0x31));
+    __m256i lanes[LANES];
+    GD_SIMD_UNROLL
+    for (int l = 0; l < LANES; l++)
+        lanes[l] = lane_sums(o, b + l);
+    const __m256i sums = sums_of_eight(lanes);
     if (!o->four_bits)
         return sums;
-    return _mm256_add_epi32(sums, _mm256_loadu_si256((const __m256i *)(o->starts + b)));
+    const __m256i of_x = _mm256_loadu_si256((const __m256i *)(o->x_sums + b));
+    return _mm256_sub_epi32(sums, _mm256_slli_epi32(of_x, 3));
 }
 
 INLINE __m256 read_scales(const void *scales, bool half, int64_t at)
@@ -187,7 +205,7 @@ INLINE int32x4_t lane_sums(const operands *o, int64_t b)
 
 INLINE int32_t block_sum(const operands *o, int64_t b)
 {
-    return vaddvq_s32(lane_sums(o, b)) + (o->four_bits ? o->starts[b] : 0);
+    return vaddvq_s32(lane_sums(o, b)) - (o->four_bits ? 8 * o->x_sums[b] : 0);
 }
 
 /* The sums of four blocks. */
@@ -196,7 +214,7 @@ INLINE int32x4_t block_sums(const operands *o, int64_t b)
     const int32x4_t low = vpaddq_s32(lane_sums(o, b), lane_sums(o, b + 1));
     const int32x4_t high = vpaddq_s32(lane_sums(o, b + 2), lane_sums(o, b + 3));
     const int32x4_t sums = vpaddq_s32(low, high);
-    return o->four_bits ? vaddq_s32(sums, vld1q_s32(o->starts + b)) : sums;
+    return o->four_bits ? vsubq_s32(sums, vshlq_n_s32(vld1q_s32(o->x_sums + b), 3)) : sums;
 }
 
 INLINE float32x4_t read_scales(const void *scales, bool half, int64_t at)
@@ -229,6 +247,10 @@ INLINE void add_whole(const operands *o, int64_t end, float *lane)
 
 INLINE float read_scale(const void *scales, bool half, int64_t at)
 {
+#ifdef WITH_AVX2
+    if (half)
+        return _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(((const uint16_t *)scales)[at])));
+#endif
     return half ? gd_f16_to_f32(((const uint16_t *)scales)[at]) : ((const float *)scales)[at];
 }
 
@@ -237,7 +259,7 @@ INLINE int32_t block_sum(const operands *o, int64_t b)
 {
     const int8_t *x = o->x + b * BLOCK;
     const uint8_t *w = o->w + b * weight_bytes(o->four_bits);
-    int32_t sum = o->four_bits ? o->starts[b] : 0;
+    int32_t sum = o->four_bits ? -8 * o->x_sums[b] : 0;
     for (int i = 0; i < BLOCK / 2 && o->four_bits; i++)
         sum += x[i] * (w[i] & 15) + x[i + BLOCK / 2] * (w[i] >> 4);
     for (int i = 0; i < BLOCK && !o->four_bits; i++)
@@ -282,7 +304,7 @@ INLINE void columns(const gd_quantized_rows *x, const gd_quantized_weights *w, b
         for (int64_t i = 0; i < x->rows; i++) {
             const operands o = { .x = x->values + i * blocks * BLOCK,
                                  .x_scales = x->scales + i * blocks,
-                                 .starts = four_bits ? x->starts + i * blocks : NULL,
+                                 .x_sums = four_bits ? x->sums + i * blocks : NULL,
                                  .w = w->values + j * blocks * weight_bytes(four_bits),
                                  .w_scales = (const char *)w->scales + j * blocks * scale_bytes,
                                  .half_scales = half_scales,
@@ -291,14 +313,176 @@ INLINE void columns(const gd_quantized_rows *x, const gd_quantized_weights *w, b
         }
 }
 
+/* ---- scales of two levels ---- */
+
+enum { LARGE = GD_QUANTIZED_LARGE, GROUPS = GD_QUANTIZED_GROUPS };
+
+/* What the groups of a large block have, in the order in which sums come: of the first halves of four
+ * blocks, of their second halves, and so of the other four. Groups of 32 count twice. */
+typedef struct group_numbers {
+    int32_t scales[GROUPS], least[GROUPS];
+} group_numbers;
+
+INLINE void read_groups(const uint8_t *from, int groups, int32_t *to)
+{
+#if defined(WITH_AVX2)
+    const bool all = groups == GROUPS;
+    const __m128i bytes =
+        all ? _mm_loadu_si128((const __m128i *)from) : _mm_loadl_epi64((const __m128i *)from);
+    const __m128i order = all ? _mm_setr_epi8(0, 2, 4, 6, 1, 3, 5, 7, 8, 10, 12, 14, 9, 11, 13, 15)
+                              : _mm_setr_epi8(0, 1, 2, 3, 0, 1, 2, 3, 4, 5, 6, 7, 4, 5, 6, 7);
+    const __m128i ordered = _mm_shuffle_epi8(bytes, order);
+    _mm256_storeu_si256((__m256i *)to, _mm256_cvtepi8_epi32(ordered));
+    _mm256_storeu_si256((__m256i *)(to + 8), _mm256_cvtepi8_epi32(_mm_srli_si128(ordered, 8)));
+#else
+    for (int i = 0; i < GROUPS; i++) {
+        const int block = i / 8 * 4 + i % 4, half = i / 4 % 2;
+        to[i] = (int8_t)from[(2 * block + half) * groups / GROUPS];
+    }
+#endif
+}
+
+#if defined(WITH_AVX2)
+/* The sums of eight blocks of what their halves have, two vectors of four halves twice. */
+INLINE __m256i join_halves(__m256i low, __m256i high)
+{
+    return _mm256_add_epi32(_mm256_permute2x128_si256(low, high, 0x20),
+                            _mm256_permute2x128_si256(low, high, 0x31));
+}
+
+INLINE __m256i load_eight(const int32_t *from)
+{
+    return _mm256_loadu_si256((const __m256i *)from);
+}
+
+/* Of the numbers of x, times what their groups have. */
+INLINE __m256i sums_of_groups(const int32_t *x_sums, const int32_t *numbers)
+{
+    return join_halves(_mm256_mullo_epi32(load_eight(x_sums), load_eight(numbers)),
+                       _mm256_mullo_epi32(load_eight(x_sums + 8), load_eight(numbers + 8)));
+}
+
+/* Add the terms of a large block, one in each lane. A block's lanes are four of its first group and four
+ * of its second. */
+INLINE void add_large(const operands *o, const group_numbers *g, float d, float e, float *lane)
+{
+    __m256i lanes[LANES];
+    GD_SIMD_UNROLL
+    for (int b = 0; b < LANES; b++)
+        lanes[b] = lane_sums(o, b);
+    const __m256i low = _mm256_mullo_epi32(sums_of_four(lanes), load_eight(g->scales));
+    const __m256i high = _mm256_mullo_epi32(sums_of_four(lanes + 4), load_eight(g->scales + 8));
+    __m256i sums = join_halves(low, high);
+    if (o->four_bits && !o->has_least)
+        sums = _mm256_sub_epi32(sums, _mm256_slli_epi32(sums_of_groups(o->x_sums, g->scales), 3));
+    const __m256 scales = _mm256_loadu_ps(o->x_scales);
+    __m256 term = _mm256_mul_ps(_mm256_mul_ps(scales, _mm256_set1_ps(d)), _mm256_cvtepi32_ps(sums));
+    if (o->has_least) {
+        const __m256 less = _mm256_cvtepi32_ps(sums_of_groups(o->x_sums, g->least));
+        term = _mm256_sub_ps(term, _mm256_mul_ps(_mm256_mul_ps(scales, _mm256_set1_ps(e)), less));
+    }
+    _mm256_storeu_ps(lane, _mm256_add_ps(_mm256_loadu_ps(lane), term));
+}
+#else
+/* Of a block's halves, which the numbers of its groups multiply. */
+INLINE int32_t sum_of_groups(const int32_t *halves, const int32_t *numbers, int b)
+{
+    const int at = b / 4 * 8 + b % 4;
+    return halves[at] * numbers[at] + halves[at + 4] * numbers[at + 4];
+}
+
+INLINE void halves_of_block(const operands *o, int b, int32_t *halves)
+{
+    const int8_t *x = o->x + b * BLOCK;
+    const uint8_t *w = o->w + b * weight_bytes(o->four_bits);
+    int32_t first = 0, second = 0;
+    for (int i = 0; i < BLOCK / 2 && o->four_bits; i++) {
+        first += x[i] * (w[i] & 15);
+        second += x[i + BLOCK / 2] * (w[i] >> 4);
+    }
+    for (int i = 0; i < BLOCK / 2 && !o->four_bits; i++) {
+        first += x[i] * (int8_t)w[i];
+        second += x[i + BLOCK / 2] * (int8_t)w[i + BLOCK / 2];
+    }
+    halves[b / 4 * 8 + b % 4] = first;
+    halves[b / 4 * 8 + b % 4 + 4] = second;
+}
+
+/* Add the terms of a large block, one in each lane. */
+INLINE void add_large(const operands *o, const group_numbers *g, float d, float e, float *lane)
+{
+    int32_t halves[GROUPS];
+    for (int b = 0; b < LANES; b++)
+        halves_of_block(o, b, halves);
+    for (int b = 0; b < LANES; b++) {
+        int32_t sum = sum_of_groups(halves, g->scales, b);
+        if (o->four_bits && !o->has_least)
+            sum -= 8 * sum_of_groups(o->x_sums, g->scales, b);
+        float term = o->x_scales[b] * d * (float)sum;
+        if (o->has_least)
+            term -= o->x_scales[b] * e * (float)sum_of_groups(o->x_sums, g->least, b);
+        lane[b] += term;
+    }
+}
+#endif
+
+/* The groups' numbers of a large block are read once for as many rows as these. */
+enum { ROWS_AT_ONCE = 4 };
+
+INLINE void columns_in_groups(const gd_quantized_rows *x, const gd_quantized_weights *w,
+                              bool four_bits, bool has_least, int64_t begin, int64_t end,
+                              float *out, int64_t stride)
+{
+    const gd_quantized_form form = w->form;
+    const int64_t large = x->blocks / LANES;
+    for (int64_t j = begin; j < end; j++)
+        for (int64_t row = 0; row < x->rows; row += ROWS_AT_ONCE) {
+            const int rows = (int)(x->rows - row < ROWS_AT_ONCE ? x->rows - row : ROWS_AT_ONCE);
+            float lane[ROWS_AT_ONCE][LANES] = { { 0 } };
+            for (int64_t n = 0; n < large; n++) {
+                const uint8_t *block = w->values + (j * large + n) * form.bytes;
+                const int64_t scale = (j * large + n) * form.scales;
+                group_numbers g;
+                read_groups(block + form.numbers, form.groups, g.scales);
+                if (has_least)
+                    read_groups(block + form.numbers + form.groups, form.groups, g.least);
+                const float d = read_scale(w->scales, w->half_scales, scale);
+                const float e = has_least ? read_scale(w->scales, w->half_scales, scale + 1) : 0;
+                for (int i = 0; i < rows; i++) {
+                    const int64_t at = (row + i) * x->blocks + n * LANES;
+                    const operands o = { .x = x->values + at * BLOCK,
+                                         .x_scales = x->scales + at,
+                                         .x_sums = x->sums + 2 * at,
+                                         .w = block,
+                                         .four_bits = four_bits,
+                                         .has_least = has_least };
+                    add_large(&o, &g, d, e, lane[i]);
+                }
+            }
+            for (int i = 0; i < rows; i++)
+                out[(row + i) * stride + j] =
+                    ((lane[i][0] + lane[i][4]) + (lane[i][2] + lane[i][6])) +
+                    ((lane[i][1] + lane[i][5]) + (lane[i][3] + lane[i][7]));
+        }
+}
+
 void NAME(gd_quantized_columns)(const gd_quantized_rows *x, const gd_quantized_weights *w,
                                 int64_t begin, int64_t end, float *out, int64_t stride)
 {
-    if (w->half_scales && w->four_bits)
+    const bool four_bits = w->form.four_bits, has_least = w->form.has_least;
+    if (w->form.groups && four_bits && has_least)
+        columns_in_groups(x, w, true, true, begin, end, out, stride);
+    else if (w->form.groups && four_bits)
+        columns_in_groups(x, w, true, false, begin, end, out, stride);
+    else if (w->form.groups && has_least)
+        columns_in_groups(x, w, false, true, begin, end, out, stride);
+    else if (w->form.groups)
+        columns_in_groups(x, w, false, false, begin, end, out, stride);
+    else if (w->half_scales && four_bits)
         columns(x, w, true, true, begin, end, out, stride);
     else if (w->half_scales)
         columns(x, w, true, false, begin, end, out, stride);
-    else if (w->four_bits)
+    else if (four_bits)
         columns(x, w, false, true, begin, end, out, stride);
     else
         columns(x, w, false, false, begin, end, out, stride);

@@ -2,6 +2,8 @@
  * block by block, then multiplied. The kernels are in codegen/device/quantized.txt. */
 #include "backend/gpu/gpu.h"
 
+#include "ops/quantized_form.h"
+
 enum { ITEMS = 128, BLOCK = 32 };
 
 static void add_numbers(gd_gpu_step *step, int64_t rows, int64_t columns, int64_t blocks)
@@ -12,22 +14,42 @@ static void add_numbers(gd_gpu_step *step, int64_t rows, int64_t columns, int64_
 }
 
 /* How weights lie: a byte each, or two in one, the first half of a block in the low four bits. */
-static void define_weights(gd_gpu_step *step, gd_dtype values, gd_dtype scales)
+static void define_weights(gd_gpu_step *step, const gd_quantized_form *form, gd_dtype values,
+                           gd_dtype scales)
 {
-    const bool four_bits = values == GD_U8;
     gd_gpu_define(step, "W", "%s", gd_codegen_type(values));
-    gd_gpu_define(step, "BYTES", "%d", four_bits ? BLOCK / 2 : BLOCK);
-    gd_gpu_define(step, "PRODUCTS(a, w, i)", "%s",
-                  four_bits ? "((a)[i] * ((w)[i] % 16 - 8) + (a)[(i) + 16] * ((w)[i] / 16 - 8))"
-                            : "((a)[i] * (w)[i])");
     gd_gpu_define(step, "S", "%s", gd_codegen_storage(scales));
     gd_gpu_define(step, "SCALE(x)", scales == GD_F16 ? "gd_f16_to_f32(x)" : "(x)");
+    if (!form->groups) {
+        gd_gpu_define(step, "BYTES", "%d", form->bytes);
+        gd_gpu_define(step, "PRODUCTS(a, w, i)", "%s",
+                      form->four_bits
+                          ? "((a)[i] * ((w)[i] % 16 - 8) + (a)[(i) + 16] * ((w)[i] / 16 - 8))"
+                          : "((a)[i] * (w)[i])");
+        return;
+    }
+    const int offset = form->has_least ? 0 : 8;
+    gd_gpu_define(step, "SUPER", "%d", form->bytes);
+    gd_gpu_define(step, "QUANTS", "%d", form->numbers);
+    gd_gpu_define(step, "GROUPS", "%d", form->groups);
+    gd_gpu_define(step, "LEAST", "%d", form->has_least);
+    if (form->four_bits) {
+        gd_gpu_define(step, "FIRST(w, i)", "((w)[i] %% 16 - %d)", offset);
+        gd_gpu_define(step, "SECOND(w, i)", "((w)[i] / 16 - %d)", offset);
+    } else {
+        gd_gpu_define(step, "FIRST(w, i)", "(w)[i]");
+        gd_gpu_define(step, "SECOND(w, i)", "(w)[(i) + 16]");
+    }
 }
 
 bool gd_gpu_describe_quantized(const gd_kernel_call *call, gd_gpu_job *job)
 {
     const gd_layout *values = call->in[1].layout, *scales = call->in[2].layout;
-    const int64_t results = gd_layout_count(call->out.layout), blocks = scales->shape[1];
+    gd_quantized_form form;
+    if (!gd_quantized_form_of(values->dtype, values->shape[1], scales->shape[1], &form))
+        return false;
+    const int64_t results = gd_layout_count(call->out.layout);
+    const int64_t blocks = gd_quantized_inner(&form, scales->shape[1]) / BLOCK;
     const int64_t columns = values->shape[0], rows = columns > 0 ? results / columns : 0;
     if (results == 0)
         return true;
@@ -40,8 +62,9 @@ bool gd_gpu_describe_quantized(const gd_kernel_call *call, gd_gpu_job *job)
     gd_gpu_add_place(step, GD_GPU_WORKSPACE);
     gd_gpu_add_place(step, GD_GPU_WORKSPACE);
     add_numbers(step, rows, columns, blocks);
-    step = gd_gpu_add_kernel(job, "quantized_products", gd_gpu_groups(results, ITEMS), ITEMS);
-    define_weights(step, values->dtype, scales->dtype);
+    step = gd_gpu_add_kernel(job, form.groups ? "grouped_products" : "quantized_products",
+                             gd_gpu_groups(results, ITEMS), ITEMS);
+    define_weights(step, &form, values->dtype, scales->dtype);
     gd_gpu_add_place(step, GD_GPU_WORKSPACE);
     gd_gpu_add_place(step, GD_GPU_WORKSPACE);
     gd_gpu_add_place(step, 1);

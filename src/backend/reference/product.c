@@ -1,6 +1,7 @@
 /* backend/reference/product.c: the matrix product, as three loops and a batch, and that with weights
  * in blocks, step by step as ops/quantized.c defines it. */
 #include "backend/reference/reference.h"
+#include "ops/quantized_form.h"
 
 #include <math.h>
 
@@ -73,41 +74,80 @@ static float round_block(const float *x, int *q)
     return counts ? largest / 127.0f : 0.0f;
 }
 
-/* Weight p of block b of row j. */
-static int weight_of(const gd_operand *w, int64_t j, int64_t b, int p)
+/* Weights of a call, and where they lie. */
+typedef struct weights {
+    const gd_operand *values, *scales;
+    gd_quantized_form form;
+    int64_t width, scales_of_row;
+} weights;
+
+/* Byte `at` of what block b of row j has, or its large block. */
+static int byte_of(const weights *w, int64_t j, int64_t b, int at)
 {
-    const int64_t width = w->layout->shape[1];
-    if (w->layout->dtype == GD_I8)
-        return (int)gd_ref_load_integer(w, j * width + b * BLOCK + p);
-    const int64_t half = BLOCK / 2;
-    const int both = (int)gd_ref_load_integer(w, j * width + b * half + p % half);
-    return (p < half ? both & 15 : both >> 4) - 8;
+    const int64_t block = w->form.groups ? b / 8 : b;
+    return (int)gd_ref_load_integer(w->values, j * w->width + block * w->form.bytes + at);
 }
 
-/* Term b of the sum for row i of x and row j of the weights. */
-static float term_of(const gd_operand *in, int64_t i, int64_t j, int64_t b)
+/* Weight p of block b of row j, before scales. */
+static int weight_of(const weights *w, int64_t j, int64_t b, int p)
 {
-    const int64_t blocks = in[2].layout->shape[1], inner = blocks * BLOCK;
+    const int first = w->form.groups ? (int)(b % 8) * w->form.numbers / 8 : 0;
+    if (!w->form.four_bits)
+        return byte_of(w, j, b, first + p);
+    const int half = BLOCK / 2, both = byte_of(w, j, b, first + p % half);
+    return (p < half ? both & 15 : both >> 4) - (w->form.has_least ? 0 : 8);
+}
+
+/* The scale of the group that weight p of block b is in, or with least its least value; 1: none. */
+static int of_group(const weights *w, int64_t j, int64_t b, int p, bool least)
+{
+    if (!w->form.groups)
+        return 1;
+    const int group = ((int)(b % 8) * BLOCK + p) * w->form.groups / GD_QUANTIZED_LARGE;
+    const int byte = byte_of(w, j, b, w->form.numbers + group + (least ? w->form.groups : 0));
+    return byte > 127 ? byte - 256 : byte;
+}
+
+static float scale_of(const weights *w, int64_t j, int64_t b, int which)
+{
+    const int64_t block = w->form.groups ? b / 8 : b;
+    return (float)gd_ref_load(w->scales, j * w->scales_of_row + block * w->form.scales + which);
+}
+
+/* Term b of the sum for a row of x, `count` numbers, and row j of the weights. */
+static float term_of(const gd_operand *in, int64_t row, int64_t count, const weights *w, int64_t j,
+                     int64_t b)
+{
     float x[BLOCK];
-    int q[BLOCK], sum = 0;
+    int q[BLOCK], sum = 0, least = 0;
     for (int p = 0; p < BLOCK; p++)
-        x[p] = (float)gd_ref_load(&in[0], i * inner + b * BLOCK + p);
+        x[p] = (float)gd_ref_load(in, row * count + b * BLOCK + p);
     const float scale = round_block(x, q);
     for (int p = 0; p < BLOCK; p++)
-        sum += q[p] * weight_of(&in[1], j, b, p);
-    const float both = scale * (float)gd_ref_load(&in[2], j * blocks + b);
-    return both * (float)sum;
+        sum += of_group(w, j, b, p, false) * q[p] * weight_of(w, j, b, p);
+    const float both = scale * scale_of(w, j, b, 0), term = both * (float)sum;
+    if (!w->form.has_least)
+        return term;
+    for (int p = 0; p < BLOCK; p++)
+        least += of_group(w, j, b, p, true) * q[p];
+    const float both_least = scale * scale_of(w, j, b, 1), less = both_least * (float)least;
+    return term - less;
 }
 
 static gd_status quantized_linear(const gd_kernel_call *call)
 {
+    weights w = { .values = &call->in[1],
+                  .scales = &call->in[2],
+                  .width = call->in[1].layout->shape[1],
+                  .scales_of_row = call->in[2].layout->shape[1] };
+    (void)gd_quantized_form_of(w.values->layout->dtype, w.width, w.scales_of_row, &w.form);
     const int64_t columns = call->in[1].layout->shape[0];
-    const int64_t blocks = call->in[2].layout->shape[1];
+    const int64_t inner = gd_quantized_inner(&w.form, w.scales_of_row);
     const int64_t count = gd_layout_count(call->out.layout);
     for (int64_t at = 0; at < count; at++) {
         float lane[8] = { 0 };
-        for (int64_t b = 0; b < blocks; b++)
-            lane[b % 8] += term_of(call->in, at / columns, at % columns, b);
+        for (int64_t b = 0; b < inner / BLOCK; b++)
+            lane[b % 8] += term_of(&call->in[0], at / columns, inner, &w, at % columns, b);
         for (int width = 4; width > 0; width /= 2)
             for (int l = 0; l < width; l++)
                 lane[l] += lane[l + width];
