@@ -465,8 +465,8 @@ static void try_blocks(void **state, gd_gguf_type type)
 
 static void matrices_stay_in_blocks_where_asked(void **state)
 {
-    static const gd_gguf_type types[] = { GD_GGUF_Q8_0, GD_GGUF_Q4_0, GD_GGUF_Q2_K, GD_GGUF_Q3_K,
-                                          GD_GGUF_Q4_K, GD_GGUF_Q5_K, GD_GGUF_Q6_K };
+    static const gd_gguf_type types[] = { GD_GGUF_Q8_0, GD_GGUF_Q4_0, GD_GGUF_Q5_0, GD_GGUF_Q2_K,
+                                          GD_GGUF_Q3_K, GD_GGUF_Q4_K, GD_GGUF_Q5_K, GD_GGUF_Q6_K };
     for (size_t i = 0; i < COUNT(types); i++)
         try_blocks(state, types[i]);
 }
@@ -474,7 +474,7 @@ static void matrices_stay_in_blocks_where_asked(void **state)
 static void count_warning(void *user, gd_log_level level, const char *message)
 {
     *(int *)user += level == GD_LOG_WARNING &&
-                    strstr(message, "no matrix is of Q8_0, Q4_0 or a k-quant") != NULL;
+                    strstr(message, "no matrix is of Q8_0, Q5_0, Q4_0 or a k-quant") != NULL;
 }
 
 /* Other types are read as they are without the option, to f32, which a warning says. */

@@ -1,5 +1,5 @@
 /* io/quantized_store.c: blocks of GGUF files as operands of gd_quantized_linear, whose forms stand in
- * ops/quantized_form.h. Those of Q8_0 and Q4_0 are taken as they are. k-quants become large blocks with
+ * ops/quantized_form.h. Those of Q8_0 and Q4_0 are taken as they are, Q5_0's in 8 bits. k-quants become large blocks with
  * numbers of 4 or 8 bits, and what their groups have a byte each: the same weights, in more bytes where they had
  * 2, 3, 5 or 6 bits. Start at gd_block_store(). */
 #include "io/quantized.h"
@@ -18,6 +18,7 @@ typedef struct kept_type {
 
 static const kept_type kept_types[] = {
     { GD_GGUF_Q8_0, false, false, 0, NULL },
+    { GD_GGUF_Q5_0, false, false, 0, NULL },
     { GD_GGUF_Q4_0, true, false, 0, NULL },
     { GD_GGUF_Q2_K, true, true, 16, gd_q2_k_take },
     { GD_GGUF_Q3_K, true, false, 16, gd_q3_k_take },
@@ -68,13 +69,25 @@ static void store_numbers(const gd_k_block *b, const gd_quantized_form *form, un
     }
 }
 
+/* Bit i of the first four bytes is the fifth of number i; the others as Q4_0's, all 16 more than they are. */
+static void store_five_bits(const unsigned char *from, unsigned char *values)
+{
+    for (int i = 0; i < 32; i++) {
+        const int four = i < 16 ? from[4 + i] & 15 : from[4 + i - 16] >> 4;
+        values[i] = (unsigned char)((four | (from[i / 8] >> i % 8 & 1) << 4) - 16);
+    }
+}
+
 void gd_block_store(gd_gguf_type type, const gd_quantized_form *form, const unsigned char *block,
                     unsigned char *values, uint16_t *scales)
 {
     const kept_type *t = find_type(type);
     if (!form->groups) {
         scales[0] = gd_block_bits(block);
-        memcpy(values, block + sizeof(uint16_t), (size_t)form->bytes);
+        if (type == GD_GGUF_Q5_0)
+            store_five_bits(block + 2, values);
+        else
+            memcpy(values, block + 2, (size_t)form->bytes);
         return;
     }
     gd_k_block b;

@@ -22,7 +22,7 @@ typedef struct reading {
     const gd_gguf *file;
     gd_language_model *model;
     const char *arch;
-    bool quantized; /* matrices of Q8_0, Q4_0 and k-quants stay in blocks */
+    bool quantized; /* matrices of types that gd_block_form_of() takes stay in blocks */
     int64_t used;   /* tensors that have been read */
 } reading;
 

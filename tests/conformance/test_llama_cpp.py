@@ -71,7 +71,7 @@ def test_logits_are_those_of_llama_cpp(model, tmp_path, kind, most):
     assert max(got) < most
 
 
-@pytest.mark.parametrize("kind", ["q8_0", "q4_0", "q2_k", "q3_k", "q4_k", "q5_k", "q6_k"])
+@pytest.mark.parametrize("kind", ["q8_0", "q5_0", "q4_0", "q2_k", "q3_k", "q4_k", "q5_k", "q6_k"])
 def test_logits_of_weights_that_stay_in_blocks(model, tmp_path, kind):
     path, tokens = tmp_path / "model.gguf", tokens_of(PROMPT)
     gd.text.save_gguf(model, gd.text.Tokenizer.bytes(), str(path), type=kind)
