@@ -60,14 +60,20 @@ static bool is_named(const gd_tokenizer *t, size_t token)
     return gd_tokenizer_find_name(t, t->text + s->start, s->size) == (int32_t)token;
 }
 
-/* The byte that a token of SentencePiece's spells, -1: it is none. */
+static bool is_of_bytes(const gd_tokenizer *t)
+{
+    return t->count == 256 && t->name_count == 0 && !t->characters;
+}
+
+/* The byte that a token of SentencePiece's spells, -1: it is none. A space is never written as a byte, as
+ * readers of SentencePiece's look for U+2581 in its place. */
 static int spelled_byte(const gd_tokenizer *t, size_t token)
 {
     const gd_token_span *s = &t->spans[token];
     if (s->size != 1)
         return -1;
     int byte = (unsigned char)t->text[s->start];
-    bool bytes = t->count == 256 && t->name_count == 0 && !t->characters;
+    bool bytes = is_of_bytes(t) && byte != ' ';
     bool stray = t->characters && t->characters[token] >= GD_STRAY_BYTE;
     bool spells = t->name_count > 0 && t->byte_token[byte] == (int32_t)token && !is_named(t, token);
     return bytes || stray || spells ? byte : -1;
@@ -78,6 +84,8 @@ static int type_of(const gd_tokenizer *t, size_t token)
     bool control = (int32_t)token == t->begin || (int32_t)token == t->end;
     if (t->characters)
         return spelled_byte(t, token) >= 0 ? BYTE : NORMAL;
+    if (is_of_bytes(t) && spelled_byte(t, token) < 0)
+        return NORMAL;
     if (!t->word && spelled_byte(t, token) >= 0)
         return BYTE;
     return control ? CONTROL : is_named(t, token) ? NORMAL : UNUSED;

@@ -39,7 +39,7 @@ def test_the_package_would_write_the_same(model, tmp_path, kind):
     fields = gguf.GGUFReader(small).fields
     assert fields["general.architecture"].contents() == "llama"
     assert fields["llama.attention.head_count_kv"].contents() == 2
-    assert fields["tokenizer.ggml.tokens"].contents()[65] == "<0x41>"
+    assert fields["tokenizer.ggml.tokens"].contents()[65] == "<0x41>" and fields["tokenizer.ggml.tokens"].contents()[32] == "\u2581"
 
 
 @pytest.mark.keeps
