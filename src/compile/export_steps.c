@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "ops/quantized_form.h"
+#include "base/quantized_form.h"
 
 /* ---- elementwise ---- */
 
@@ -163,7 +163,7 @@ static gd_status export_quantized(gd_export *e, const gd_step *step)
     const int64_t scales = e->plan->ir.values[v->in[2]].layout.shape[1], columns = w->shape[0];
     const long long rows = gd_layout_count(&v->layout) / (columns ? columns : 1);
     gd_quantized_form form;
-    (void)gd_quantized_form_of(w->dtype, w->shape[1], scales, &form);
+    (void)gd_quantized_form_of(w->dtype == GD_U8, w->shape[1], scales, &form);
     gd_export_pointers(e, step);
     if (form.groups)
         gd_buffer_add(&e->body,

@@ -3,7 +3,7 @@
 #ifndef GD_IO_QUANTIZED_H
 #define GD_IO_QUANTIZED_H
 
-#include "ops/quantized_form.h"
+#include "base/quantized_form.h"
 
 #include <gradus/gguf.h>
 

@@ -1,5 +1,5 @@
 /* io/quantized_store.c: blocks of GGUF files as operands of gd_quantized_linear, whose forms stand in
- * ops/quantized_form.h. Those of Q8_0 and Q4_0 are taken as they are, Q5_0's in 8 bits. k-quants become large blocks with
+ * base/quantized_form.h. Those of Q8_0 and Q4_0 are taken as they are, Q5_0's in 8 bits. k-quants become large blocks with
  * numbers of 4 or 8 bits, and what their groups have a byte each: the same weights, in more bytes where they had
  * 2, 3, 5 or 6 bits. Start at gd_block_store(). */
 #include "io/quantized.h"

@@ -2,7 +2,7 @@
 #include "nn/quantized.h"
 
 #include "nn/sequence.h"
-#include "ops/quantized_form.h"
+#include "base/quantized_form.h"
 
 #include <gradus/ops.h>
 
@@ -41,7 +41,7 @@ static void sizes_of_rows(gd_tensor *values, gd_tensor *scales, int64_t in, int6
         return;
     const gd_shape v = gd_tensor_shape(values), s = gd_tensor_shape(scales);
     if (v.rank == 2 && s.rank == 2 &&
-        gd_quantized_form_of(gd_tensor_dtype(values), v.dim[1], s.dim[1], &form) &&
+        gd_quantized_form_of(gd_tensor_dtype(values) == GD_U8, v.dim[1], s.dim[1], &form) &&
         gd_quantized_inner(&form, s.dim[1]) == in) {
         *bytes = v.dim[1];
         *count = s.dim[1];

@@ -28,7 +28,7 @@
  *
  * over the 32 numbers of block b, without the latter product where there are no least values. */
 #include "ops/internal.h"
-#include "ops/quantized_form.h"
+#include "base/quantized_form.h"
 
 #include <gradus/autograd.h>
 
@@ -73,7 +73,7 @@ static gd_status infer_quantized_linear(int n, const gd_layout *const *in, const
     if (inner % BLOCK != 0 || inner > MOST_INNER)
         return fail_shapes(in, "rows must be multiples of 32, and at most 262144");
     gd_quantized_form form;
-    if (!gd_quantized_form_of(values->dtype, values->shape[1], scales->shape[1], &form) ||
+    if (!gd_quantized_form_of(values->dtype == GD_U8, values->shape[1], scales->shape[1], &form) ||
         gd_quantized_inner(&form, scales->shape[1]) != inner ||
         scales->shape[0] != values->shape[0])
         return fail_shapes(in, shapes_of[per_value]);
@@ -147,7 +147,8 @@ static gd_tensor *numbers_of(gd_tensor *values, gd_tensor *scales)
     const int last = values->layout.rank - 1;
     const int64_t count = scales->layout.shape[last];
     gd_quantized_form form;
-    if (!gd_quantized_form_of(values->layout.dtype, values->layout.shape[last], count, &form))
+    if (!gd_quantized_form_of(values->layout.dtype == GD_U8, values->layout.shape[last], count,
+                              &form))
         return NULL; /* not reached: the shapes were looked at */
     gd_shape shape = gd_layout_shape(&values->layout);
     shape.dim[last] = gd_quantized_inner(&form, count);
@@ -165,7 +166,8 @@ static bool are_blocks(const gd_layout *values, const gd_layout *scales)
         same = values->shape[i] == scales->shape[i];
     gd_quantized_form form;
     return same &&
-           gd_quantized_form_of(values->dtype, values->shape[last], scales->shape[last], &form) &&
+           gd_quantized_form_of(values->dtype == GD_U8, values->shape[last], scales->shape[last],
+                                &form) &&
            values->rank + (form.groups ? 2 : 1) <= GD_MAX_RANK;
 }
 

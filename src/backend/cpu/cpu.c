@@ -144,9 +144,8 @@ static void fill_table(gd_cpu_device *cpu)
     cpu->quantized = chosen->quantized;
 #ifdef GD_HAVE_AVX512_VNNI
     if (cpu->isa == GD_ISA_AVX512 && gd_cpu_may_use(GD_CPU_AVX512_VNNI))
-        cpu->quantized =
-            (gd_quantized_kernels){ gd_quantize_rows_vnni, gd_quantized_columns_vnni,
-                                    &gd_quantized_tiles_vnni, gd_grouped_tiles_vnni };
+        cpu->quantized = (gd_quantized_kernels){ gd_quantize_rows_vnni, gd_quantized_columns_vnni,
+                                                 &gd_quantized_tiles_vnni, gd_grouped_tiles_vnni };
 #endif
 #ifdef GD_HAVE_NEON_DOTPROD
     if (cpu->isa == GD_ISA_NEON && gd_cpu_may_use(GD_CPU_NEON_DOTPROD))

@@ -3,7 +3,7 @@
 #ifndef GD_BACKEND_CPU_QUANTIZED_H
 #define GD_BACKEND_CPU_QUANTIZED_H
 
-#include "ops/quantized_form.h"
+#include "base/quantized_form.h"
 
 #include <stdbool.h>
 #include <stddef.h>

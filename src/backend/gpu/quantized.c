@@ -2,7 +2,7 @@
  * block by block, then multiplied. The kernels are in codegen/device/quantized.txt. */
 #include "backend/gpu/gpu.h"
 
-#include "ops/quantized_form.h"
+#include "base/quantized_form.h"
 
 enum { ITEMS = 128, BLOCK = 32 };
 
@@ -46,7 +46,7 @@ bool gd_gpu_describe_quantized(const gd_kernel_call *call, gd_gpu_job *job)
 {
     const gd_layout *values = call->in[1].layout, *scales = call->in[2].layout;
     gd_quantized_form form;
-    if (!gd_quantized_form_of(values->dtype, values->shape[1], scales->shape[1], &form))
+    if (!gd_quantized_form_of(values->dtype == GD_U8, values->shape[1], scales->shape[1], &form))
         return false;
     const int64_t results = gd_layout_count(call->out.layout);
     const int64_t blocks = gd_quantized_inner(&form, scales->shape[1]) / BLOCK;

@@ -1,7 +1,7 @@
 /* backend/reference/product.c: the matrix product, as three loops and a batch, and that with weights
  * in blocks, step by step as ops/quantized.c defines it. */
 #include "backend/reference/reference.h"
-#include "ops/quantized_form.h"
+#include "base/quantized_form.h"
 
 #include <math.h>
 
@@ -140,7 +140,7 @@ static gd_status quantized_linear(const gd_kernel_call *call)
                   .scales = &call->in[2],
                   .width = call->in[1].layout->shape[1],
                   .scales_of_row = call->in[2].layout->shape[1] };
-    (void)gd_quantized_form_of(w.values->layout->dtype, w.width, w.scales_of_row, &w.form);
+    (void)gd_quantized_form_of(w.values->layout->dtype == GD_U8, w.width, w.scales_of_row, &w.form);
     const int64_t columns = call->in[1].layout->shape[0];
     const int64_t inner = gd_quantized_inner(&w.form, w.scales_of_row);
     const int64_t count = gd_layout_count(call->out.layout);

@@ -1,9 +1,7 @@
-/* ops/quantized_form.h: how the weights of gd_quantized_linear lie in memory, which the sizes of their
+/* base/quantized_form.h: how the weights of gd_quantized_linear lie in memory, which the sizes of their
  * rows tell. What they mean stands at the head of ops/quantized.c. */
-#ifndef GD_OPS_QUANTIZED_FORM_H
-#define GD_OPS_QUANTIZED_FORM_H
-
-#include <gradus/tensor.h>
+#ifndef GD_BASE_QUANTIZED_FORM_H
+#define GD_BASE_QUANTIZED_FORM_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -33,8 +31,9 @@ static inline gd_quantized_form gd_quantized_form_make(bool four_bits, int group
                                 .scales = scales };
 }
 
-/* The form with so many bytes of values, and so many scales, in a row. false: there is none. */
-static inline bool gd_quantized_form_of(gd_dtype values, int64_t bytes, int64_t scales,
+/* The form with so many bytes of values, and so many scales, in a row; of 4 bits where values are u8.
+ * false: there is none. */
+static inline bool gd_quantized_form_of(bool four_bits, int64_t bytes, int64_t scales,
                                         gd_quantized_form *out)
 {
     static const struct {
@@ -42,7 +41,7 @@ static inline bool gd_quantized_form_of(gd_dtype values, int64_t bytes, int64_t 
         bool has_least;
     } kinds[] = { { 0, false }, { 16, false }, { 8, false }, { 16, true }, { 8, true } };
     for (int i = 0; i < (int)(sizeof kinds / sizeof *kinds); i++) {
-        *out = gd_quantized_form_make(values == GD_U8, kinds[i].groups, kinds[i].has_least);
+        *out = gd_quantized_form_make(four_bits, kinds[i].groups, kinds[i].has_least);
         if (scales % out->scales == 0 && bytes == scales / out->scales * out->bytes)
             return true;
     }
