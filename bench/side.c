@@ -39,11 +39,14 @@ static bool run_until_ready(const char *const *arguments, int threads, gd_bench_
     gd_bench_process *process = gd_bench_start(arguments, threads);
     gd_bench_line line;
     while (process != NULL && gd_bench_read(process, &line)) {
-        if (strcmp(line.kind, "ready") == 0) {
-            side->process = process;
-            return !isnan(side->seconds);
+        if (strcmp(line.kind, "ready") != 0) {
+            take_line(side, &line);
+            continue;
         }
-        take_line(side, &line);
+        if (isnan(side->seconds))
+            break; /* it had no time to print */
+        side->process = process;
+        return true;
     }
     int status = process != NULL ? gd_bench_finish(process) : 3;
     if (status != 0 && status != 3 && status != 127)
@@ -59,8 +62,7 @@ bool gd_bench_run_side(const char *const *arguments, int threads, gd_bench_side 
 
 /* ---- turns ---- */
 
-/* More than a quarter of the memory is free: the largest side needs less of any machine that it is
- * worth running on. */
+/* A quarter of the memory is free: room for one more side. */
 static bool memory_is_left(void)
 {
     FILE *file = fopen("/proc/meminfo", "r");
