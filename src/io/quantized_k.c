@@ -93,7 +93,7 @@ void gd_q6_k_take(const unsigned char *block, gd_k_block *to)
     to->d = gd_block_bits(block + 208);
     to->dmin = 0;
     for (int g = 0; g < GROUPS; g++) {
-        to->scale[g] = (signed char)scales[g];
+        to->scale[g] = scales[g] < 128 ? scales[g] : scales[g] - 256;
         to->least[g] = 0;
     }
     for (int i = 0; i < LARGE; i++) {

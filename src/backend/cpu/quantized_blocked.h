@@ -380,7 +380,7 @@ static void pack_grouped_rows(const float *x, int64_t rows, int64_t blocks, void
                 int32_t sums[2] = { 0 };
                 to->scales[i] = quantize_block(x + ((int64_t)i * blocks + b) * BLOCK, values);
                 for (int k = 0; k < BLOCK; k++) {
-                    to->values[i][k] = values[k];
+                    to->values[i][k] = (int16_t)values[k];
                     sums[k / (BLOCK / 2)] += values[k];
                 }
                 to->sums[i][0] = (int16_t)sums[0];
@@ -394,7 +394,7 @@ INLINE void scale_weights(const uint8_t *large, const gd_quantized_form *form, i
 {
     const uint8_t *w = large + b * form->numbers / LANES;
     const int8_t *k = (const int8_t *)large + form->numbers + b * form->groups / LANES;
-    const int16_t first = k[0], second = k[form->groups / GROUPS];
+    const int16_t first = (int16_t)k[0], second = (int16_t)k[form->groups / GROUPS];
     const int16_t offset = form->has_least ? 0 : 8;
 #ifdef WITH_AVX2
     __m128i low = _mm_loadu_si128((const __m128i *)w), high;
@@ -452,7 +452,7 @@ INLINE void pack_group_numbers(const gd_quantized_weights *w, int64_t large_bloc
         return;
     const int8_t *least = (const int8_t *)w->values + large_block * form.bytes + form.numbers +
                           form.groups + b * form.groups / LANES;
-    const int16_t pair[2] = { least[0], least[form.groups / GROUPS] };
+    const int16_t pair[2] = { (int16_t)least[0], (int16_t)least[form.groups / GROUPS] };
     to->minus_least_scales[j] = -read_scale(w->scales, w->half_scales, scale + 1);
     memcpy(&to->least[j], pair, sizeof pair);
 }
