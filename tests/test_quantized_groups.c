@@ -11,6 +11,7 @@
 
 #include "base/half.h"
 #include "support/context.h"
+#include "support/isas.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -215,23 +216,6 @@ static void check(gd_context *gd, const product *p, gd_dtype scales, const char 
     free(got);
 }
 
-static const char *const isas[] = { "baseline",    "avx2", "avx512",
-                                    "avx512_vnni", "neon", "neon_dotprod" };
-
-/* NULL: this machine does not run it, or the build has no kernels for it. */
-static gd_context *open_isa(const char *name, int threads)
-{
-    const char *set = getenv("GRADUS_ISA");
-    char before[32] = "";
-    snprintf(before, sizeof before, "%s", set ? set : "");
-    setenv("GRADUS_ISA", name, 1);
-    gd_context *gd = gd_open("cpu", .threads = threads);
-    if (!gd)
-        expect_error(GD_ERR_UNSUPPORTED, "");
-    setenv("GRADUS_ISA", before, 1);
-    return gd;
-}
-
 static void every_instruction_set_gives_the_defined_bits(void **state)
 {
     (void)state;
@@ -242,7 +226,7 @@ static void every_instruction_set_gives_the_defined_bits(void **state)
         for (size_t n = 0; n < sizeof sizes / sizeof *sizes; n++) {
             product p = make(form, sizes[n][0], sizes[n][1], sizes[n][2]);
             compute(&p);
-            for (size_t i = 0; i < sizeof isas / sizeof *isas; i++)
+            for (size_t i = 0; i < ISAS; i++)
                 for (int threads = 1; threads <= 3; threads += 2) {
                     gd_context *gd = open_isa(isas[i], threads);
                     if (!gd)
@@ -275,7 +259,7 @@ static void the_longest_row_fits(void **state)
 static void rows_that_are_not_numbers_give_nan(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < sizeof isas / sizeof *isas; i++)
+    for (size_t i = 0; i < ISAS; i++)
         for (int form = 0; form < FORMS; form++) {
             gd_context *gd = open_isa(isas[i], 1);
             if (!gd)

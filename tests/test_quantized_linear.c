@@ -12,6 +12,7 @@
 
 #include "base/half.h"
 #include "support/context.h"
+#include "support/isas.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -149,23 +150,6 @@ static void check(gd_context *gd, const product *p, gd_dtype scales, const char 
                      (double)got[i], (double)p->result[i]);
 }
 
-static const char *const isas[] = { "baseline",    "avx2", "avx512",
-                                    "avx512_vnni", "neon", "neon_dotprod" };
-
-/* NULL: this machine does not run it, or the build has no kernels for it. */
-static gd_context *open_isa(const char *name, int threads)
-{
-    const char *set = getenv("GRADUS_ISA");
-    char before[32] = "";
-    snprintf(before, sizeof before, "%s", set ? set : "");
-    setenv("GRADUS_ISA", name, 1);
-    gd_context *gd = gd_open("cpu", .threads = threads);
-    if (!gd)
-        expect_error(GD_ERR_UNSUPPORTED, "");
-    setenv("GRADUS_ISA", before, 1);
-    return gd;
-}
-
 static void every_instruction_set_gives_the_defined_bits(void **state)
 {
     (void)state;
@@ -179,7 +163,7 @@ static void every_instruction_set_gives_the_defined_bits(void **state)
         const int64_t *size = sizes[n / 2];
         product p = make_of(size[0], size[1], size[2], n % 2);
         compute(&p);
-        for (size_t i = 0; i < sizeof isas / sizeof *isas; i++)
+        for (size_t i = 0; i < ISAS; i++)
             for (int threads = 1; threads <= 3; threads += 2) {
                 gd_context *gd = open_isa(isas[i], threads);
                 if (!gd)
@@ -198,7 +182,7 @@ static void try_a_small_cache(bool four_bits)
     product p = make_of(MOST_ROWS, 33, 1056, four_bits);
     compute(&p);
     setenv("GRADUS_L2", "64K", 1);
-    for (size_t i = 0; i < sizeof isas / sizeof *isas; i++)
+    for (size_t i = 0; i < ISAS; i++)
         for (int threads = 1; threads <= 3; threads++) {
             gd_context *gd = open_isa(isas[i], threads);
             if (!gd)
@@ -253,7 +237,7 @@ static void strange_numbers_have_a_meaning(void **state)
                   { -INFINITY, true, false },  { 0x1p-101f, false, true },
                   { 0x1p-149f, false, true },  { -0.0f, false, true },
                   { 0x1p-100f, false, false }, { 0x1.fffffep127f, false, false } };
-    for (size_t i = 0; i < sizeof isas / sizeof *isas; i++) {
+    for (size_t i = 0; i < ISAS; i++) {
         gd_context *gd = open_isa(isas[i], 1);
         if (!gd)
             continue;

@@ -416,7 +416,8 @@ GD_API gd_tensor *gd_linear(gd_tensor *x, gd_tensor *weight, gd_tensor *bias);
  * as k-quants have them: 256 weights share one scale d, or d and e, and each group of 32 or 16 among them has a scale k
  * from -128 to 127, and perhaps a least value l; weight i is d k w[i] - e l. For each 256 weights a row of values then has
  * their 256 or 128 bytes, k of each of the 8 or 16 groups, and l of each; of 4 bits with least values they are 0 to 15, not 8
- * more. Scales are [out, in / 256], or [out, in / 128]. Which form it is the sizes tell.
+ * more. Scales are [out, in / 256], or [out, in / 128] with d and e beside each other. The sizes of values and scales
+ * tell which form they have.
  *
  * x is rounded to 8 bits, too: each block of 32 to multiples of a 127th of its
  * largest magnitude; products of a block are summed exactly, blocks in f32, with the same bits on all

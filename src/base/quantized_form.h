@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { GD_QUANTIZED_LARGE = 256, GD_QUANTIZED_GROUPS = 16 /* at most */ };
+enum { GD_QUANTIZED_BLOCK = 32, GD_QUANTIZED_LARGE = 256, GD_QUANTIZED_GROUPS = 16 /* at most */ };
 
 /* Weights in blocks of 32, or in large blocks of 256 with groups of 16 or 32, which have scales and
  * perhaps least values of their own, one byte each. */
@@ -21,7 +21,8 @@ typedef struct gd_quantized_form {
 /* One of blocks of 32 (groups 0), or of large blocks. */
 static inline gd_quantized_form gd_quantized_form_make(bool four_bits, int groups, bool has_least)
 {
-    const int weights = groups ? GD_QUANTIZED_LARGE : 32, scales = has_least ? 2 : 1;
+    const int weights = groups ? GD_QUANTIZED_LARGE : GD_QUANTIZED_BLOCK,
+              scales = has_least ? 2 : 1;
     const int of_weights = four_bits ? weights / 2 : weights;
     return (gd_quantized_form){ .four_bits = four_bits,
                                 .has_least = has_least,
@@ -51,7 +52,7 @@ static inline bool gd_quantized_form_of(bool four_bits, int64_t bytes, int64_t s
 /* Weights in a row with so many scales. */
 static inline int64_t gd_quantized_inner(const gd_quantized_form *form, int64_t scales)
 {
-    return scales / form->scales * (form->groups ? GD_QUANTIZED_LARGE : 32);
+    return scales / form->scales * (form->groups ? GD_QUANTIZED_LARGE : GD_QUANTIZED_BLOCK);
 }
 
 #endif

@@ -102,55 +102,44 @@ void gd_q6_k_take(const unsigned char *block, gd_k_block *to)
     }
 }
 
-static void read_with_least(const gd_k_block *b, int groups, float *out)
+/* A block's numbers, of so many groups. */
+static void read_block(void (*take)(const unsigned char *block, gd_k_block *to), int groups,
+                       bool has_least, const unsigned char *block, float *out)
 {
-    const float d = gd_f16_to_f32(b->d), dmin = gd_f16_to_f32(b->dmin);
+    gd_k_block b;
+    take(block, &b);
+    const float d = gd_f16_to_f32(b.d), dmin = gd_f16_to_f32(b.dmin);
     for (int i = 0; i < LARGE; i++) {
         const int g = i * groups / LARGE;
-        out[i] = d * (float)b->scale[g] * (float)b->q[i] - dmin * (float)b->least[g];
+        out[i] = d * (float)b.scale[g] * (float)b.q[i];
+        if (has_least)
+            out[i] -= dmin * (float)b.least[g];
     }
-}
-
-static void read_without_least(const gd_k_block *b, float *out)
-{
-    const float d = gd_f16_to_f32(b->d);
-    for (int i = 0; i < LARGE; i++)
-        out[i] = d * (float)b->scale[i / 16] * (float)b->q[i];
 }
 
 void gd_q2_k_read(const unsigned char *block, float *out)
 {
-    gd_k_block b;
-    gd_q2_k_take(block, &b);
-    read_with_least(&b, 16, out);
+    read_block(gd_q2_k_take, 16, true, block, out);
 }
 
 void gd_q3_k_read(const unsigned char *block, float *out)
 {
-    gd_k_block b;
-    gd_q3_k_take(block, &b);
-    read_without_least(&b, out);
+    read_block(gd_q3_k_take, 16, false, block, out);
 }
 
 void gd_q4_k_read(const unsigned char *block, float *out)
 {
-    gd_k_block b;
-    gd_q4_k_take(block, &b);
-    read_with_least(&b, 8, out);
+    read_block(gd_q4_k_take, 8, true, block, out);
 }
 
 void gd_q5_k_read(const unsigned char *block, float *out)
 {
-    gd_k_block b;
-    gd_q5_k_take(block, &b);
-    read_with_least(&b, 8, out);
+    read_block(gd_q5_k_take, 8, true, block, out);
 }
 
 void gd_q6_k_read(const unsigned char *block, float *out)
 {
-    gd_k_block b;
-    gd_q6_k_take(block, &b);
-    read_without_least(&b, out);
+    read_block(gd_q6_k_take, 16, false, block, out);
 }
 
 /* ---- writing: the search ---- */

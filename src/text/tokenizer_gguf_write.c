@@ -65,8 +65,8 @@ static bool is_of_bytes(const gd_tokenizer *t)
     return t->count == 256 && t->name_count == 0 && !t->characters;
 }
 
-/* The byte that a token of SentencePiece's spells, -1: it is none. A space is never written as a byte, as
- * readers of SentencePiece's look for U+2581 in its place. */
+/* The byte that a token of SentencePiece's spells, -1: it is none. Of a tokeniser of bytes the space is none: it is written
+ * as U+2581, which readers put in place of a text's spaces before they look for tokens. */
 static int spelled_byte(const gd_tokenizer *t, size_t token)
 {
     const gd_token_span *s = &t->spans[token];

@@ -54,7 +54,7 @@ class Peer:
 
 
 def most_error(kind):
-    """Beside k-quants its activations have a scale for 256, else for 32. Of f32 the difference is its GELU, which is a table of f16."""
+    """Beside k-quants its activations have a scale for 256, else for 32. Of f32 GPT-2 was 3e-4 apart, Llama less than 1e-4."""
     return {"f32": 1e-3, "f16": 2e-3, "bf16": 1e-2}.get(kind, 4e-2 if kind.endswith("k") else 3e-2)
 
 

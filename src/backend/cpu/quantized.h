@@ -9,12 +9,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define GD_QUANTIZED_BLOCK 32
 #define GD_QUANTIZED_LANES 8 /* sums over the blocks of a row; block b goes to lane b mod 8 */
 
 /* Rows in blocks: values [rows, 32 * blocks], and their scales [rows, blocks]. `sums`, NULL where the
  * weights' form needs none (gd_quantized_sums_of): sums of the values of each block; or of the first
- * halves of four blocks, then of their second halves. */
+ * 16 of each of four blocks, then of the last 16 of each. */
 typedef struct gd_quantized_rows {
     int8_t *values;
     float *scales;
@@ -31,7 +30,7 @@ typedef struct gd_quantized_weights {
     gd_quantized_form form;
 } gd_quantized_weights;
 
-/* Sums of a block that a product needs: of its halves, where they have scales of their own; of the
+/* Sums of a block that a product needs: of its groups, where they have scales of their own; of the
  * block, where weights are kept as 8 more than they are. */
 static inline int gd_quantized_sums_of(const gd_quantized_form *form)
 {

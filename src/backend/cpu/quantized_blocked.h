@@ -14,7 +14,7 @@
  * 32 bits.
  *
  * Where scales have two levels weights are packed times the scales of their groups, which always takes 16 bits, and
- * with the two least values of a block, for the sums of the halves of a block of x. */
+ * with the two least values of a block, for the two sums of a block of x. */
 #define VLANES VF32_LANES /* columns of a tile */
 
 #if defined(WITH_VNNI)
@@ -637,22 +637,12 @@ static void multiply_with_least(const void *x, const void *w, int64_t blocks, in
     multiply_kind(x, w, blocks, rows, columns, WITH_LEAST, out, stride);
 }
 
-const gd_quantized_tiles NAME(gd_grouped_tiles)[2] = {
-    { .rows = ROWS,
-      .columns = VLANES,
-      .many_rows = MANY_GROUPED_ROWS,
-      .row_bytes = sizeof(grouped_rows),
-      .column_bytes = sizeof(grouped_columns),
-      .pack_rows = pack_grouped_rows,
-      .pack_columns = pack_grouped_columns,
-      .multiply = multiply_grouped },
-    { .rows = ROWS,
-      .columns = VLANES,
-      .many_rows = MANY_GROUPED_ROWS,
-      .row_bytes = sizeof(grouped_rows),
-      .column_bytes = sizeof(grouped_columns),
-      .pack_rows = pack_grouped_rows,
-      .pack_columns = pack_grouped_columns,
-      .multiply = multiply_with_least },
-};
+#define GROUPED_TILES(of)                                                                    \
+    {                                                                                        \
+        .rows = ROWS, .columns = VLANES, .many_rows = MANY_GROUPED_ROWS,                     \
+        .row_bytes = sizeof(grouped_rows), .column_bytes = sizeof(grouped_columns),          \
+        .pack_rows = pack_grouped_rows, .pack_columns = pack_grouped_columns, .multiply = of \
+    }
+const gd_quantized_tiles NAME(gd_grouped_tiles)[2] = { GROUPED_TILES(multiply_grouped),
+                                                       GROUPED_TILES(multiply_with_least) };
 #endif

@@ -127,16 +127,16 @@ INLINE __m256i lane_sums(const operands *o, int64_t b)
 #endif
 }
 
+/* The sums of four blocks: of the first 16 of each, then of the last 16 of each. */
 INLINE __m256i sums_of_four(const __m256i *lanes)
 {
     return _mm256_hadd_epi32(_mm256_hadd_epi32(lanes[0], lanes[1]),
                              _mm256_hadd_epi32(lanes[2], lanes[3]));
 }
 
-/* The sum of the lanes of each of eight. */
-INLINE __m256i sums_of_eight(const __m256i *lanes)
+/* The sums of eight blocks, of those of two times four as sums_of_four() has them. */
+INLINE __m256i join_sums(__m256i low, __m256i high)
 {
-    const __m256i low = sums_of_four(lanes), high = sums_of_four(lanes + 4);
     return _mm256_add_epi32(_mm256_permute2x128_si256(low, high, 0x20),
                             _mm256_permute2x128_si256(low, high, 0x31));
 }
@@ -157,7 +157,7 @@ INLINE __m256i block_sums(const operands *o, int64_t b)
     GD_SIMD_UNROLL
     for (int l = 0; l < LANES; l++)
         lanes[l] = lane_sums(o, b + l);
-    const __m256i sums = sums_of_eight(lanes);
+    const __m256i sums = join_sums(sums_of_four(lanes), sums_of_four(lanes + 4));
     if (!o->four_bits)
         return sums;
     const __m256i of_x = _mm256_loadu_si256((const __m256i *)(o->x_sums + b));
@@ -317,8 +317,8 @@ INLINE void columns(const gd_quantized_rows *x, const gd_quantized_weights *w, b
 
 enum { LARGE = GD_QUANTIZED_LARGE, GROUPS = GD_QUANTIZED_GROUPS };
 
-/* What the groups of a large block have, in the order in which sums come: of the first halves of four
- * blocks, of their second halves, and so of the other four. Groups of 32 count twice. */
+/* What the groups of a large block have, in the order in which sums come: those of the first 16 of four
+ * blocks, of their last 16, and so of the other four. Groups of 32 count twice. */
 typedef struct group_numbers {
     int32_t scales[GROUPS], least[GROUPS];
 } group_numbers;
@@ -336,30 +336,23 @@ INLINE void read_groups(const uint8_t *from, int groups, int32_t *to)
     _mm256_storeu_si256((__m256i *)(to + 8), _mm256_cvtepi8_epi32(_mm_srli_si128(ordered, 8)));
 #else
     for (int i = 0; i < GROUPS; i++) {
-        const int block = i / 8 * 4 + i % 4, half = i / 4 % 2;
-        to[i] = (int8_t)from[(2 * block + half) * groups / GROUPS];
+        const int block = i / 8 * 4 + i % 4, second = i / 4 % 2;
+        to[i] = (int8_t)from[(2 * block + second) * groups / GROUPS];
     }
 #endif
 }
 
 #if defined(WITH_AVX2)
-/* The sums of eight blocks of what their halves have, two vectors of four halves twice. */
-INLINE __m256i join_halves(__m256i low, __m256i high)
-{
-    return _mm256_add_epi32(_mm256_permute2x128_si256(low, high, 0x20),
-                            _mm256_permute2x128_si256(low, high, 0x31));
-}
-
 INLINE __m256i load_eight(const int32_t *from)
 {
     return _mm256_loadu_si256((const __m256i *)from);
 }
 
-/* Of the numbers of x, times what their groups have. */
+/* For each of eight blocks: the sums of x over its two groups, times their numbers, added. */
 INLINE __m256i sums_of_groups(const int32_t *x_sums, const int32_t *numbers)
 {
-    return join_halves(_mm256_mullo_epi32(load_eight(x_sums), load_eight(numbers)),
-                       _mm256_mullo_epi32(load_eight(x_sums + 8), load_eight(numbers + 8)));
+    return join_sums(_mm256_mullo_epi32(load_eight(x_sums), load_eight(numbers)),
+                     _mm256_mullo_epi32(load_eight(x_sums + 8), load_eight(numbers + 8)));
 }
 
 /* Add the terms of a large block, one in each lane. A block's lanes are four of its first group and four
@@ -372,7 +365,7 @@ INLINE void add_large(const operands *o, const group_numbers *g, float d, float 
         lanes[b] = lane_sums(o, b);
     const __m256i low = _mm256_mullo_epi32(sums_of_four(lanes), load_eight(g->scales));
     const __m256i high = _mm256_mullo_epi32(sums_of_four(lanes + 4), load_eight(g->scales + 8));
-    __m256i sums = join_halves(low, high);
+    __m256i sums = join_sums(low, high);
     if (o->four_bits && !o->has_least)
         sums = _mm256_sub_epi32(sums, _mm256_slli_epi32(sums_of_groups(o->x_sums, g->scales), 3));
     const __m256 scales = _mm256_loadu_ps(o->x_scales);
@@ -384,14 +377,14 @@ INLINE void add_large(const operands *o, const group_numbers *g, float d, float 
     _mm256_storeu_ps(lane, _mm256_add_ps(_mm256_loadu_ps(lane), term));
 }
 #else
-/* Of a block's halves, which the numbers of its groups multiply. */
-INLINE int32_t sum_of_groups(const int32_t *halves, const int32_t *numbers, int b)
+/* Of block b: the sums of its two groups, times their numbers, added. */
+INLINE int32_t sum_of_groups(const int32_t *sums, const int32_t *numbers, int b)
 {
     const int at = b / 4 * 8 + b % 4;
-    return halves[at] * numbers[at] + halves[at + 4] * numbers[at + 4];
+    return sums[at] * numbers[at] + sums[at + 4] * numbers[at + 4];
 }
 
-INLINE void halves_of_block(const operands *o, int b, int32_t *halves)
+INLINE void sum_block(const operands *o, int b, int32_t *sums)
 {
     const int8_t *x = o->x + b * BLOCK;
     const uint8_t *w = o->w + b * weight_bytes(o->four_bits);
@@ -404,18 +397,18 @@ INLINE void halves_of_block(const operands *o, int b, int32_t *halves)
         first += x[i] * (int8_t)w[i];
         second += x[i + BLOCK / 2] * (int8_t)w[i + BLOCK / 2];
     }
-    halves[b / 4 * 8 + b % 4] = first;
-    halves[b / 4 * 8 + b % 4 + 4] = second;
+    sums[b / 4 * 8 + b % 4] = first;
+    sums[b / 4 * 8 + b % 4 + 4] = second;
 }
 
 /* Add the terms of a large block, one in each lane. */
 INLINE void add_large(const operands *o, const group_numbers *g, float d, float e, float *lane)
 {
-    int32_t halves[GROUPS];
+    int32_t sums[GROUPS];
     for (int b = 0; b < LANES; b++)
-        halves_of_block(o, b, halves);
+        sum_block(o, b, sums);
     for (int b = 0; b < LANES; b++) {
-        int32_t sum = sum_of_groups(halves, g->scales, b);
+        int32_t sum = sum_of_groups(sums, g->scales, b);
         if (o->four_bits && !o->has_least)
             sum -= 8 * sum_of_groups(o->x_sums, g->scales, b);
         float term = o->x_scales[b] * d * (float)sum;

@@ -74,7 +74,7 @@ static float round_block(const float *x, int *q)
     return counts ? largest / 127.0f : 0.0f;
 }
 
-/* Weights of a call, and where they lie. */
+/* The weights of a quantized_linear, and their form. */
 typedef struct weights {
     const gd_operand *values, *scales;
     gd_quantized_form form;
