@@ -5,6 +5,7 @@
 
 #include "measure.h"
 
+#include "base/cpu.h"
 #include "base/threads.h"
 
 #include <math.h>
@@ -12,7 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 /* Independent sums: more than latency times throughput anywhere, fewer than 16 registers. */
 #define CHAINS        12
@@ -137,8 +137,7 @@ double gd_bench_peak_flops(gd_isa isa, bool f64, int threads)
 size_t gd_bench_uncached_bytes(void)
 {
     const size_t least = (size_t)128 << 20;
-    const long level3 = sysconf(_SC_LEVEL3_CACHE_SIZE);
-    const size_t bytes = level3 > 0 ? (size_t)level3 : 0;
+    const size_t bytes = gd_cache_bytes(3);
     return bytes > least ? (bytes + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE : least;
 }
 

@@ -22,11 +22,26 @@ static void print_processor(void)
     printf("cores            %ld\n", sysconf(_SC_NPROCESSORS_ONLN));
 }
 
-static void print_cache(const char *name, int which)
+/* What Linux tells of the caches of the first processor. sysconf is wrong on AMD's (base/cpu.c). */
+static void print_caches(void)
 {
-    long bytes = sysconf(which);
-    if (bytes > 0)
-        printf("%-16s %ld KiB\n", name, bytes / 1024);
+    static const char *const leaf[] = { "level", "type", "size" };
+    for (int index = 0;; index++) {
+        char text[3][32] = { "", "", "" };
+        for (int i = 0; i < 3; i++) {
+            char name[96];
+            snprintf(name, sizeof name, "/sys/devices/system/cpu/cpu0/cache/index%d/%s", index,
+                     leaf[i]);
+            FILE *file = fopen(name, "r");
+            if (!file)
+                return;
+            if (fscanf(file, "%31s", text[i]) != 1)
+                text[i][0] = '\0';
+            fclose(file);
+        }
+        if (strcmp(text[1], "Instruction") != 0)
+            printf("cache %s          %s\n", text[0], text[2]);
+    }
 }
 
 static int print_all(void)
@@ -36,11 +51,7 @@ static int print_all(void)
         return cli_fail();
     printf("gradus           %s\n", gd_version());
     print_processor();
-#ifdef _SC_LEVEL1_DCACHE_SIZE
-    print_cache("cache 1 (data)", _SC_LEVEL1_DCACHE_SIZE);
-    print_cache("cache 2", _SC_LEVEL2_CACHE_SIZE);
-    print_cache("cache 3", _SC_LEVEL3_CACHE_SIZE);
-#endif
+    print_caches();
     printf("instruction set  %s\n", gd_context_isa(gd));
     if (*gd_context_extensions(gd))
         printf("extensions       %s\n", gd_context_extensions(gd));
