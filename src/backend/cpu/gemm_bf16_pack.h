@@ -78,8 +78,14 @@ static inline void pack_b_pairs(void *dst, const uint16_t *b, int64_t b_step, in
             pack_columns_of_pairs(to, from, b_col, depth, packed_depth, count, width);
             continue;
         }
-        for (int64_t p = 0; p < depth; p += 2, to += width)
-            pack_pair(to, from + p * b_step, b_step, b_col, p + 1 < depth, count, width);
+        for (int64_t p = 0; p < depth; p += 2, to += width) {
+            const uint16_t *at = from + p * b_step;
+            if (b_col == 1 && j + 32 < columns) { /* the next panel's */
+                __builtin_prefetch(at + 32, 0, 3);
+                __builtin_prefetch(at + 32 + b_step, 0, 3);
+            }
+            pack_pair(to, at, b_step, b_col, p + 1 < depth, count, width);
+        }
         memset(to, 0, (size_t)((packed_depth - (depth + 1) / 2 * 2) / 2 * width) * sizeof *to);
     }
 }

@@ -12,20 +12,30 @@
 #include <immintrin.h>
 
 #define DEPTH 512
-#define A_ROW (DEPTH + 32) /* numbers from row to row of a panel, out of each other's way */
-_Static_assert(2 * ROWS_MAX * A_ROW <= GD_GEMM_PANEL_BYTES, "there is room for a panel");
+/* A panel of A is [rows][depth] where its rows are contiguous, each row so many numbers from the last,
+ * out of its way; else [depth / 2][16][2]. */
+#define A_ROW      (DEPTH + 32)
+#define PANEL_ROWS 16
+_Static_assert(ROWS_MAX <= PANEL_ROWS, "a panel has room for the rows of a tile");
+_Static_assert(2 * ROWS_MAX * A_ROW <= GD_GEMM_PANEL_BYTES &&
+                   2 * PANEL_ROWS * DEPTH <= GD_GEMM_PANEL_BYTES,
+               "there is room for a panel");
 
 static void pack_a(void *dst, const void *from, int64_t a_row, int64_t a_col, int64_t rows,
                    int64_t depth, int64_t *row, int64_t *step)
 {
     const uint16_t *a = from;
+    if (a_col != 1) {
+        uint32_t *to = dst;
+        for (int64_t p = 0; p < depth; p += 2, to += PANEL_ROWS)
+            pack_pair(to, a + p * a_col, a_col, a_row, p + 1 < depth, rows, PANEL_ROWS);
+        *row = 2;
+        *step = PANEL_ROWS;
+        return;
+    }
     uint16_t *to = dst;
     for (int64_t i = 0; i < rows; i++, a += a_row, to += A_ROW) {
-        if (a_col == 1)
-            memcpy(to, a, (size_t)depth * sizeof *to);
-        else
-            for (int64_t p = 0; p < depth; p++)
-                to[p] = a[p * a_col];
+        memcpy(to, a, (size_t)depth * sizeof *to);
         to[depth] = 0; /* the second of an odd depth's last pair */
     }
     *row = A_ROW;
@@ -46,11 +56,14 @@ GD_SIMD_INLINE __m512bh pair(const uint16_t *at)
     return (__m512bh)_mm512_set1_epi32(bits);
 }
 
+#define PAIRS_A_LINE (GD_LINE_BYTES / 4) /* pairs of a row in a cache line */
+
 GD_SIMD_INLINE void pairs_body(const gd_gemm_tile *t, const int rows, const int vecs)
 {
     const uint16_t *a = t->a, *b = t->b;
-    const int64_t row = t->a_row, b_step = 2 * t->b_step;
-    const int64_t pairs = (t->depth + 1) / 2;
+    const int64_t row = t->a_row, a_step = 2 * t->a_step, b_step = 2 * t->b_step;
+    const char *next_a = t->next_a;
+    int64_t next_lines = t->next_lines;
     VEC sum[ROWS_MAX][VECS_MAX];
     UNROLL
     for (int i = 0; i < rows; i++) {
@@ -58,17 +71,29 @@ GD_SIMD_INLINE void pairs_body(const gd_gemm_tile *t, const int rows, const int 
         for (int v = 0; v < vecs; v++)
             sum[i][v] = V(zero)();
     }
-    for (int64_t p = 0; p < pairs; p++, a += 2, b += b_step) {
-        __m512bh bv[VECS_MAX];
-        UNROLL
-        for (int v = 0; v < vecs; v++)
-            bv[v] = (__m512bh)_mm512_loadu_si512(b + v * 2 * LANES);
-        UNROLL
-        for (int i = 0; i < rows; i++) {
-            const __m512bh av = pair(a + i * row);
+    tile_fetch_c(t, rows, vecs);
+    for (int64_t left = (t->depth + 1) / 2; left > 0;) {
+        int64_t pairs = left;
+        if (next_lines-- > 0) {
+            const char *line = next_a;
+            for (int i = 0; i < rows; i++, line += t->next_a_bytes)
+                __builtin_prefetch(line, 0, 2);
+            next_a += GD_LINE_BYTES;
+            pairs = LEAST(left, PAIRS_A_LINE);
+        }
+        left -= pairs;
+        for (; pairs > 0; pairs--, a += a_step, b += b_step) {
+            __m512bh bv[VECS_MAX];
             UNROLL
             for (int v = 0; v < vecs; v++)
-                sum[i][v] = _mm512_dpbf16_ps(sum[i][v], av, bv[v]);
+                bv[v] = (__m512bh)_mm512_loadu_si512(b + v * 2 * LANES);
+            UNROLL
+            for (int i = 0; i < rows; i++) {
+                const __m512bh av = pair(a + i * row);
+                UNROLL
+                for (int v = 0; v < vecs; v++)
+                    sum[i][v] = _mm512_dpbf16_ps(sum[i][v], av, bv[v]);
+            }
         }
     }
     tile_finish(t, sum, rows, vecs);

@@ -94,6 +94,7 @@ GD_SIMD_INLINE void tile_body(const gd_gemm_tile *t, const int rows, const int v
         for (int v = 0; v < vecs; v++)
             sum[i][v] = V(zero)();
     }
+    tile_fetch_c(t, rows, vecs);
     if (fetching)
         tile_sums(t, sum, rows, vecs, B_FETCHED);
     else if (t->b_copy)
