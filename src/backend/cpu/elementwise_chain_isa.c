@@ -51,9 +51,13 @@ static handler *const handlers[GD_EW_CHAIN_COUNT];
     const vector number = V(set1_ps)(gd_bf16_to_f32( \
         *(const uint16_t *)(slot[link->slot] + (row & -(int64_t)link->is_row) / 2)));
 #define ALONE
+/* What the chain reads next. Eight lines of one operand, then eight of another, are no stream that
+ * Zen 5 fetches by itself: momentum's update goes at 50 GB/s instead of 30. In the caches it costs nothing. */
+#define AHEAD               (4096 / (int)sizeof *p)
+#define FETCHED(i)          (__builtin_prefetch(p + (i)*LANES + AHEAD), p + (i)*LANES)
 #define UNARY(OP, v, i)     v = OP(v);
-#define X_ELEMENT(OP, v, i) v = OP(v, V(loadu_ps)(p + i * LANES));
-#define Y_ELEMENT(OP, v, i) v = OP(V(loadu_ps)(p + i * LANES), v);
+#define X_ELEMENT(OP, v, i) v = OP(v, V(loadu_ps)(FETCHED(i)));
+#define Y_ELEMENT(OP, v, i) v = OP(V(loadu_ps)(FETCHED(i)), v);
 #define X_NUMBER(OP, v, i)  v = OP(v, number);
 #define Y_NUMBER(OP, v, i)  v = OP(number, v);
 
@@ -128,7 +132,7 @@ BINARY(both, AND_OF)
 HANDLER(load, ELEMENTS, X_ELEMENT, FIRST)
 HANDLER(load_number, NUMBER, X_NUMBER, FIRST)
 HANDLER(store, ELEMENTS, STORE, )
-#define X_HALF(OP, v, i)     v = vf32_load_bf16(p + i * LANES);
+#define X_HALF(OP, v, i)     v = vf32_load_bf16(FETCHED(i));
 #define STORE_HALF(OP, v, i) vf32_store_bf16(p + i * LANES, v);
 #define FROM_I32(v)          V(cvtepi32_ps)(WORDS_OF(v))
 HANDLER(widen, HALVES, X_HALF, )
