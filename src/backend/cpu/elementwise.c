@@ -102,6 +102,9 @@ static void run_line(const line_job *job, int64_t begin, int64_t end, int thread
     char *out = (char *)call->out.data + begin * job->out_size;
     for (int64_t i = begin; i < end; i += block) {
         int64_t count = end - i < block ? end - i : block;
+        for (int k = 0; job->is_streamed && k < call->n; k++)
+            for (int64_t at = 0; at < step[k] * count; at += GD_EW_LINE)
+                __builtin_prefetch(from[k] + GD_EW_AHEAD + at);
         job->loop(from[0], from[1], from[2], job->is_streamed ? piece : out, count);
         if (job->is_streamed)
             job->table->stream(out, piece, (size_t)(count * job->out_size));

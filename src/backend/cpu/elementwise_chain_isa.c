@@ -53,8 +53,7 @@ static handler *const handlers[GD_EW_CHAIN_COUNT];
 #define ALONE
 /* What the chain reads next. Eight lines of one operand, then eight of another, are no stream that
  * Zen 5 fetches by itself: momentum's update goes at 50 GB/s instead of 30. In the caches it costs nothing. */
-#define AHEAD               (4096 / (int)sizeof *p)
-#define FETCHED(i)          (__builtin_prefetch(p + (i)*LANES + AHEAD), p + (i)*LANES)
+#define FETCHED(i)          (__builtin_prefetch(p + (i)*LANES + GD_EW_AHEAD / (int)sizeof *p), p + (i)*LANES)
 #define UNARY(OP, v, i)     v = OP(v);
 #define X_ELEMENT(OP, v, i) v = OP(v, V(loadu_ps)(FETCHED(i)));
 #define Y_ELEMENT(OP, v, i) v = OP(V(loadu_ps)(FETCHED(i)), v);
