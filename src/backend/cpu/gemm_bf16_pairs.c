@@ -78,7 +78,7 @@ GD_SIMD_INLINE void pairs_body(const gd_gemm_tile *t, const int rows, const int 
             const char *line = next_a;
             for (int i = 0; i < rows; i++, line += t->next_a_bytes)
                 __builtin_prefetch(line, 0, 2);
-            next_a += GD_LINE_BYTES;
+            next_a += t->next_a_step;
             pairs = LEAST(left, PAIRS_A_LINE);
         }
         left -= pairs;

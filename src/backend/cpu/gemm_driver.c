@@ -184,12 +184,22 @@ static void set_next(const block *b, int64_t row, int64_t rows, gd_gemm_tile *t)
                             b->step + micro->depth < p->k;
     if (next_block && row == 0)
         t->next_b = micro->depth * p->b_row;
-    if (p->a_col != 1)
+    const int64_t tiles = (b->columns + micro->columns - 1) / micro->columns;
+    if (p->a_col != 1) {
+        /* Each step of k has a few numbers of the next panel, which end in a cache line that this
+         * one has not read. On Zen 5
+         * 1536 x 2048 x 384 takes 10.3 ms instead of 11.4. */
+        if (!b->pack_rows || p->a_row != 1 || row + 2 * rows > p->m)
+            return;
+        t->next_a = gd_gemm_at(t->a, 2 * rows - 1, micro->a_bytes);
+        t->next_a_bytes = p->a_col * micro->a_bytes;
+        t->next_a_step = rows * t->next_a_bytes;
+        t->next_lines = (t->depth + rows * tiles - 1) / (rows * tiles);
         return;
+    }
     if (!next_block && (row + 2 * rows > p->m ||
                         !(b->pack_rows || p->n > DIRECT_COLUMNS || p->m * p->k > GD_GEMM_LARGE)))
         return;
-    const int64_t tiles = (b->columns + micro->columns - 1) / micro->columns;
     const int64_t line = GD_LINE_BYTES / micro->a_bytes; /* numbers */
     t->next_a = gd_gemm_at(t->a, next_block ? micro->depth : rows * p->a_row, micro->a_bytes);
     t->next_a_bytes = p->a_row * micro->a_bytes;
@@ -210,6 +220,7 @@ static void multiply_panel(const block *b, int64_t row, int64_t rows)
         .depth = b->depth,
         .row_bias_stride = p->row_bias_stride,
         .next_a = p->a,
+        .next_a_step = GD_LINE_BYTES,
         .accumulate = b->step > 0 || p->accumulate,
         .relu = last && p->relu,
         .rows = rows,
@@ -246,7 +257,7 @@ static void multiply_panel(const block *b, int64_t row, int64_t rows)
             tile_by_copy(micro, t, rows, vectors, p->c_col);
         if (last && p->relu_result)
             apply_relu_grad(micro, p, row, rows, b->column + j, t.columns);
-        t.next_a = (const char *)t.next_a + t.next_lines * GD_LINE_BYTES;
+        t.next_a = (const char *)t.next_a + t.next_lines * t.next_a_step;
     }
 }
 

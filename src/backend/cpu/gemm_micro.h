@@ -29,8 +29,10 @@ typedef struct gd_gemm_tile {
     int64_t row_bias_stride;
     bool accumulate; /* add to C: not the first block of k */
     bool relu;
-    const void *next_a; // [rows, ..]: where the next panel of A begins, to be fetched meanwhile:
-    int64_t next_a_bytes, next_lines; /* bytes from row to row, and so many cache lines of each */
+    const void
+        *next_a; /* what to fetch meanwhile, of the next panel of A for one: next_lines times */
+    int64_t next_a_bytes, next_a_step; /* a cache line for each row, so many bytes apart, and so */
+    int64_t next_lines;                /* many from one time to the next */
     int64_t next_b; /* how far on in B to fetch what comes after this; 0: nothing */
     int64_t rows;   /* fewer than the kernel's where height_unit is more than 1 */
 } gd_gemm_tile;

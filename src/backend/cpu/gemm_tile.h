@@ -39,7 +39,7 @@ GD_SIMD_INLINE void tile_sums(const gd_gemm_tile *t, VEC sum[][VECS_MAX], const 
             const char *line = next_a;
             for (int i = 0; i < rows; i++, line += t->next_a_bytes)
                 __builtin_prefetch(line, 0, 2);
-            next_a += GD_LINE_BYTES;
+            next_a += t->next_a_step;
             steps = LEAST(left, LINE);
         }
         left -= steps;
