@@ -60,8 +60,10 @@ GD_SIMD_INLINE __m512bh pair(const uint16_t *at)
 
 GD_SIMD_INLINE void pairs_body(const gd_gemm_tile *t, const int rows, const int vecs)
 {
-    const uint16_t *a = t->a, *b = t->b;
-    const int64_t row = t->a_row, a_step = 2 * t->a_step, b_step = 2 * t->b_step;
+    const int64_t row = t->a_row, b_step = 2 * t->b_step;
+    int64_t a_step = 2 * t->a_step;
+    const uint16_t *a0 = t->a, *a4 = a0 + 4 * row, *a8 = a4 + 4 * row, *a12 = a8 + 4 * row;
+    const uint16_t *b = t->b;
     const char *next_a = t->next_a;
     int64_t next_lines = t->next_lines;
     VEC sum[ROWS_MAX][VECS_MAX];
@@ -82,18 +84,25 @@ GD_SIMD_INLINE void pairs_body(const gd_gemm_tile *t, const int rows, const int 
             pairs = LEAST(left, PAIRS_A_LINE);
         }
         left -= pairs;
-        for (; pairs > 0; pairs--, a += a_step, b += b_step) {
+        for (; pairs > 0; pairs--) {
             __m512bh bv[VECS_MAX];
             UNROLL
             for (int v = 0; v < vecs; v++)
                 bv[v] = (__m512bh)_mm512_loadu_si512(b + v * 2 * LANES);
             UNROLL
             for (int i = 0; i < rows; i++) {
-                const __m512bh av = pair(a + i * row);
+                const uint16_t *a = i < 4 ? a0 : i < 8 ? a4 : i < 12 ? a8 : a12;
+                const __m512bh av = pair(a + (i % 4) * row);
                 UNROLL
                 for (int v = 0; v < vecs; v++)
                     sum[i][v] = _mm512_dpbf16_ps(sum[i][v], av, bv[v]);
             }
+            b += b_step;
+            a0 += a_step;
+            a4 += a_step;
+            a8 += rows > 8 ? a_step : 0;
+            a12 += rows > 12 ? a_step : 0;
+            OPAQUE(a_step); /* as in gemm_tile.h */
         }
     }
     tile_finish(t, sum, rows, vecs);
@@ -146,6 +155,7 @@ const gd_gemm_micro gd_gemm_bf16_pairs = { .name = "AVX512-BF16",
                                            .depth = DEPTH,
                                            .depth_unit = 2,
                                            .any_width = true,
+                                           .reads_rows_of_a = true,
                                            .height_unit = 1,
                                            .tiles = kernels,
                                            .widths = VECS_MAX,

@@ -120,7 +120,8 @@ static gd_gemm_choice choose_pack_a(const gd_gemm_micro *micro, const gd_paths *
 {
     if (p->access && p->access->pack_a)
         return (gd_gemm_choice){ 1, "it is no matrix" };
-    if (!micro->reads_a)
+    const bool in_rows = micro->reads_rows_of_a && p->a_col == 1 && p->k % micro->depth_unit == 0;
+    if (!micro->reads_a && !in_rows)
         return (gd_gemm_choice){ 1, "tiles read packed operands" };
     if (paths->matmul == GD_MATMUL_PACKED || paths->matmul == GD_MATMUL_DIRECT)
         return (gd_gemm_choice){ paths->matmul == GD_MATMUL_PACKED, forced };

@@ -106,6 +106,9 @@ struct gd_gemm_micro {
     int height_unit;       /* they write a multiple of so many rows: 1, or an engine's */
     bool reads_a, reads_b; /* kernels read A in place, and B if its rows are contiguous, which they
                               can pack as they read; else both are always packed */
+    bool
+        reads_rows_of_a; /* kernels read A in place if its rows are contiguous and all of them are whole
+                              units of depth */
 
     const gd_gemm_tile_fn *tiles; /* [rows][columns / lanes], by height and width less one */
     int widths;                   /* columns / lanes */
