@@ -161,6 +161,7 @@ const gd_gemm_micro gd_gemm_bf16_pairs = { .name = "AVX512-BF16",
                                            .widths = VECS_MAX,
                                            .pack_a = pack_a,
                                            .pack_b = pack_b,
+                                           .store_columns = store_columns,
                                            .copy_runs = copy_runs,
                                            .relu_grad = relu_grad };
 

@@ -154,4 +154,34 @@ static inline void relu_grad(void *to, const void *result, int64_t lines, int64_
     }
 }
 
+/* A tile whose C is transposed: sums [rows, columns], whole vectors sum_row apart, to C, whose columns are
+ * contiguous and c_col apart; bias [columns], bias_step apart, or NULL. */
+static inline void store_columns(const void *from, int64_t sum_row, int64_t rows, int64_t columns,
+                                 void *to, int64_t c_col, const void *column_bias,
+                                 int64_t bias_step, bool relu)
+{
+    const REAL *sums = from, *bias = column_bias;
+    REAL *c = to;
+    for (int64_t j = 0; j < columns; j += LANES)
+        for (int64_t i = 0; i < rows; i += LANES) {
+            const VMASK mask = V(mask_first)(LEAST(rows - i, LANES));
+            VEC square[LANES];
+            UNROLL
+            for (int k = 0; k < LANES; k++)
+                square[k] = V(load)(sums + LEAST(i + k, rows - 1) * sum_row + j);
+            V(transpose)(square);
+            for (int64_t k = 0; k < LEAST(columns - j, LANES); k++) {
+                VEC x = square[k];
+                if (bias)
+                    x = V(add)(x, V(set1)(bias[(j + k) * bias_step]));
+                if (relu)
+                    x = V(relu)(x);
+                if (rows - i < LANES)
+                    V(store_masked)(c + (j + k) * c_col + i, mask, x);
+                else /* with AVX2 several times as fast */
+                    V(store)(c + (j + k) * c_col + i, x);
+            }
+        }
+}
+
 #endif
