@@ -68,10 +68,19 @@ gd_workspace gd_arg_reduce_scratch(const gd_kernel_call *call)
 
 /* ---- along lines ---- */
 
+/* Asks for the first `bytes` bytes of the next line, or of as much as the caches take beside this one,
+ * before this one is read a second time, for where its extreme is. Asked before the first time, they delay
+ * it: on Zen 5 16 Mi numbers in rows of 1,024 are read at 18 GB/s instead of 23. */
+static void fetch(const char *line, int64_t bytes)
+{
+    for (int64_t at = 0; at < bytes && at < MOST_FETCHED; at += 64)
+        __builtin_prefetch(line + at, 0, 2);
+}
+
 /* The first extreme of elements [begin, end) of a line: its index is returned, its value goes to
- * *best. */
+ * *best. `next`: the line read after it, or NULL. */
 static int64_t search_line(const arg_reduction *r, const char *line, int64_t begin, int64_t end,
-                           char *gather, void *best)
+                           const char *next, char *gather, void *best)
 {
     int64_t index = begin;
     for (int64_t first = begin; first < end; first += GD_REDUCE_BLOCK) {
@@ -86,20 +95,14 @@ static int64_t search_line(const arg_reduction *r, const char *line, int64_t beg
         }
         int64_t value; /* room for any element */
         r->reducer->extreme->rows(x, 0, n, &value, 0, 1);
+        if (next && first + n == end)
+            fetch(next, r->n * (int64_t)r->size);
         if (first == begin || r->reducer->beats(&value, best)) {
             memcpy(best, &value, r->value_size);
             index = first + r->reducer->find(x, n, &value);
         }
     }
     return index;
-}
-
-/* Asks for the first `bytes` bytes of the next line, or of as much as the caches take beside this
- * one, which is read twice: once for its extreme, and once for where that is. */
-static void fetch(const char *line, int64_t bytes)
-{
-    for (int64_t at = 0; at < bytes && at < MOST_FETCHED; at += 64)
-        __builtin_prefetch(line + at, 0, 2);
 }
 
 static void search_lines_range(void *context, int64_t begin, int64_t end, int thread)
@@ -111,9 +114,9 @@ static void search_lines_range(void *context, int64_t begin, int64_t end, int th
         const char *line = r->in + cursor.at[0] * (int64_t)r->size;
         int64_t *out = r->out + cursor.at[1];
         gd_cursor_next(&cursor);
-        if (i + 1 < end && r->stride == 1)
-            fetch(r->in + cursor.at[0] * (int64_t)r->size, r->n * (int64_t)r->size);
-        *out = search_line(r, line, 0, r->n, s.gather, s.best);
+        const bool is_next = i + 1 < end && r->stride == 1;
+        const char *next = is_next ? r->in + cursor.at[0] * (int64_t)r->size : NULL;
+        *out = search_line(r, line, 0, r->n, next, s.gather, s.best);
     }
 }
 
@@ -123,7 +126,7 @@ static void search_chunks_range(void *context, int64_t begin, int64_t end, int t
     scratch s = scratch_of(r, thread);
     for (int64_t c = begin; c < end; c++) {
         int64_t last = (c + 1) * r->chunk < r->n ? (c + 1) * r->chunk : r->n;
-        r->chunk_index[c] = search_line(r, r->line, c * r->chunk, last, s.gather,
+        r->chunk_index[c] = search_line(r, r->line, c * r->chunk, last, NULL, s.gather,
                                         r->chunk_best + (size_t)c * r->value_size);
     }
 }
