@@ -187,8 +187,7 @@ static void set_next(const block *b, int64_t row, int64_t rows, gd_gemm_tile *t)
     const int64_t tiles = (b->columns + micro->columns - 1) / micro->columns;
     if (p->a_col != 1) {
         /* Each step of k has a few numbers of the next panel, which end in a cache line that this
-         * one has not read. On Zen 5
-         * 1536 x 2048 x 384 takes 10.3 ms instead of 11.4. */
+         * one has not read. On Zen 5 1536 x 2048 x 384 takes 10.3 ms instead of 11.4. */
         if (!b->pack_rows || p->a_row != 1 || row + 2 * rows > p->m)
             return;
         t->next_a = gd_gemm_at(t->a, 2 * rows - 1, micro->a_bytes);

@@ -29,10 +29,10 @@ typedef struct gd_gemm_tile {
     int64_t row_bias_stride;
     bool accumulate; /* add to C: not the first block of k */
     bool relu;
-    const void
-        *next_a; /* what to fetch meanwhile, of the next panel of A for one: next_lines times */
-    int64_t next_a_bytes, next_a_step; /* a cache line for each row, so many bytes apart, and so */
-    int64_t next_lines;                /* many from one time to the next */
+    /* What to fetch meanwhile, such as the next panel of A: next_lines times a cache line for each row
+     * of the tile, those next_a_bytes apart, and next_a_step from one time to the next. */
+    const void *next_a;
+    int64_t next_a_bytes, next_a_step, next_lines;
     int64_t next_b; /* how far on in B to fetch what comes after this; 0: nothing */
     int64_t rows;   /* fewer than the kernel's where height_unit is more than 1 */
 } gd_gemm_tile;
@@ -106,9 +106,8 @@ struct gd_gemm_micro {
     int height_unit;       /* they write a multiple of so many rows: 1, or an engine's */
     bool reads_a, reads_b; /* kernels read A in place, and B if its rows are contiguous, which they
                               can pack as they read; else both are always packed */
-    bool
-        reads_rows_of_a; /* kernels read A in place if its rows are contiguous and all of them are whole
-                              units of depth */
+    /* They read A in place if its rows are contiguous and whole units of depth long. */
+    bool reads_rows_of_a;
 
     const gd_gemm_tile_fn *tiles; /* [rows][columns / lanes], by height and width less one */
     int widths;                   /* columns / lanes */
