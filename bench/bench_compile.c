@@ -492,6 +492,7 @@ static void run_wide(void *user)
     CHECK(gd_call(j->function, 2, j->in));
 }
 
+/* A share that the plan cannot be made to fit is said on stderr, and has no row. */
 static void bench_limit(double share)
 {
     gd_bench_timing timing[2];
@@ -500,6 +501,11 @@ static void bench_limit(double share)
     for (int i = 0; i < 2; i++) {
         wide_job j;
         open_wide(&j, wide_step, i ? (size_t)((double)bytes[0] * share) : 0);
+        if (gd_function_prepare(j.function, 2, j.in) != GD_OK) {
+            fprintf(stderr, "%.0f %% of its memory: %s\n", share * 100, gd_error_message());
+            gd_close(j.context);
+            return;
+        }
         for (int call = 0; call < WIDE_CALLS; call++)
             losses[i][call] = gd_item(gd_call(j.function, 2, j.in));
         bytes[i] = gd_function_stats(j.function).arena_bytes;
