@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include "backend/cpu/gemm_half.h"
 #include "backend/cpu/gemm_plan.h"
 #include "base/cpu.h"
 #include <gradus/compile.h>
@@ -95,6 +96,28 @@ static void test_ways(void **state)
             assert_int_equal(plan.pack_a.taken, x->pack_a);
             assert_int_equal(plan.pack_b.taken, x->pack_b);
         }
+}
+
+/* Kernels of pairs of bfloat16 read rows of A in place, but for those that end within a pair or collide. */
+static void test_rows_of_pairs(void **state)
+{
+    (void)state;
+#ifdef GD_HAVE_AVX512_BF16
+    const gd_paths paths = { .block_bytes = (size_t)1 << 20 };
+    static const struct {
+        int64_t k;
+        bool a_transposed, pack_a;
+    } all[] = {
+        { 100, false, false }, { 99, false, true }, { 4096, false, true }, { 100, true, true }
+    };
+    for (size_t i = 0; i < COUNT(all); i++) {
+        const gd_gemm_args args = describe(64, all[i].k, 128, all[i].a_transposed, false, &paths);
+        gd_gemm_plan plan;
+        assert_true(gd_gemm_choose(&gd_gemm_bf16_pairs, &args, &plan));
+        assert_int_equal(plan.pack_a.taken, all[i].pack_a);
+        assert_true(plan.pack_b.taken);
+    }
+#endif
 }
 
 /* A constant B is packed once where that is faster. */
@@ -236,9 +259,10 @@ static void test_explained(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_ways),           cmocka_unit_test(test_packed_once),
-        cmocka_unit_test(test_few_columns),    cmocka_unit_test(test_forced),
-        cmocka_unit_test(test_threads_change), cmocka_unit_test(test_explained),
+        cmocka_unit_test(test_ways),          cmocka_unit_test(test_packed_once),
+        cmocka_unit_test(test_rows_of_pairs), cmocka_unit_test(test_few_columns),
+        cmocka_unit_test(test_forced),        cmocka_unit_test(test_threads_change),
+        cmocka_unit_test(test_explained),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

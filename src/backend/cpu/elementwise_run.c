@@ -177,7 +177,7 @@ static void prefetch_sources(const walk *w, int64_t begin, int64_t end)
         const gd_ew_source *source = &p->source[s];
         const char *to = w->from[s] + (end << source->size_log2);
         for (const char *at = w->from[s] + (begin << source->size_log2);
-             source->is_direct && source->extent == GD_EW_TILE && at < to; at += 64)
+             source->is_direct && source->extent == GD_EW_TILE && at < to; at += GD_EW_LINE)
             __builtin_prefetch(at);
     }
 }
