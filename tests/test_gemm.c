@@ -669,23 +669,45 @@ static void test_join_batch(void **state)
     assert_int_equal(own_b.b_batch_stride[0], 30);
 }
 
-/* Every division covers [m, n] with at most `threads` rounds of pieces, and uses the threads where
- * it can. */
+static int64_t pieces_of(int64_t m, int64_t n, int64_t batch, int wanted)
+{
+    const gd_gemm_work work = { m, n, batch, .lanes = 16, .packing = 4 };
+    int64_t rows, columns;
+    gd_gemm_divide(&work, wanted, &rows, &columns);
+    return 100 * rows + columns;
+}
+
+/* Every division covers [m, n] with at most `wanted` rounds of pieces, and makes as many as are wanted
+ * where it can. */
 static void test_divide(void **state)
 {
     (void)state;
+    assert_int_equal(pieces_of(2048, 2048, 1, 2), 102);
+    assert_int_equal(pieces_of(50, 16, 1, 2),
+                     201); /* one vector of columns: only rows can be cut */
+    assert_int_equal(pieces_of(1, 4096, 1, 8), 108);
+    assert_int_equal(pieces_of(256, 256, 8, 2), 101); /* whole products for each thread */
+    assert_int_equal(pieces_of(256, 256, 3, 2), 102);
+}
+
+static int64_t pieces_cut(int packing, int64_t m, int64_t k, int64_t n, int threads)
+{
+    const gd_gemm_work work = { m, n, 1, .lanes = 16, packing };
     int64_t rows, columns;
-    gd_gemm_divide(2048, 2048, 16, 1, 2, &rows, &columns);
-    assert_int_equal(rows * columns, 2);
-    gd_gemm_divide(50, 16, 16, 1, 2, &rows,
-                   &columns); /* one vector of columns: only rows can be cut */
-    assert_int_equal(rows, 2);
-    gd_gemm_divide(1, 4096, 16, 1, 8, &rows, &columns);
-    assert_int_equal(columns, 8);
-    gd_gemm_divide(256, 256, 16, 8, 2, &rows, &columns); /* whole products for each thread */
-    assert_int_equal(rows * columns, 1);
-    gd_gemm_divide(256, 256, 16, 3, 2, &rows, &columns);
-    assert_int_equal(rows * columns, 2);
+    gd_gemm_cut(&work, k, threads, &rows, &columns);
+    return rows * columns;
+}
+
+/* Long products are cut into several pieces a thread, as far as these do not pack too much again. */
+static void test_cut(void **state)
+{
+    (void)state;
+    assert_int_equal(pieces_cut(4, 2048, 2048, 2048, 2), 8);
+    assert_int_equal(pieces_cut(4, 2048, 2048, 2048, 1), 1);
+    assert_int_equal(pieces_cut(4, 128, 128, 128, 2), 2);    /* short */
+    assert_int_equal(pieces_cut(4, 16, 262144, 2048, 2), 2); /* thin */
+    assert_int_equal(pieces_cut(4, 1536, 2048, 384, 2), 4);
+    assert_int_equal(pieces_cut(12, 1536, 2048, 384, 2), 2); /* packing is dearer */
 }
 
 static int set_up(void **state)
@@ -716,7 +738,8 @@ int main(void)
         cmocka_unit_test(test_reference), cmocka_unit_test(test_tiles),
         cmocka_unit_test(test_random),    cmocka_unit_test(test_large),
         cmocka_unit_test(test_empty),     cmocka_unit_test(test_join_batch),
-        cmocka_unit_test(test_divide),    cmocka_unit_test(test_capacity),
+        cmocka_unit_test(test_divide),    cmocka_unit_test(test_cut),
+        cmocka_unit_test(test_capacity),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

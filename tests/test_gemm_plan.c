@@ -158,6 +158,33 @@ static void test_packed_once(void **state)
     assert_false(gd_gemm_packs_once(micros[0], &forced));
 }
 
+/* Large results of few steps go past the caches, where their rows are whole cache lines. */
+static void test_streams(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t m, k, n;
+        bool streams;
+    } all[] = {
+        { 512, 16, 128, true },  { 511, 16, 128, false }, /* a row too small */
+        { 512, 64, 128, true },  { 512, 65, 128, false }, /* arithmetic takes longer */
+        { 1024, 16, 72, false },                          /* lines are shared by rows */
+    };
+    for (size_t i = 0; i < COUNT(micros); i++)
+        for (size_t e = 0; e < COUNT(all) && micros[i]->stream; e++) {
+            const gd_paths paths = { .block_bytes = (size_t)1 << 20,
+                                     .stream_bytes = 512 * 128 * (size_t)micros[i]->c_bytes };
+            const int64_t n = all[e].n == 72 && micros[i]->c_bytes == 8 ? 68 : all[e].n;
+            gd_gemm_args args = describe(all[e].m, all[e].k, n, false, false, &paths);
+            gd_gemm_plan plan;
+            assert_true(gd_gemm_choose(micros[i], &args, &plan));
+            assert_int_equal(plan.stream_c.taken, all[e].streams);
+            args.accumulate = true;
+            assert_true(gd_gemm_choose(micros[i], &args, &plan));
+            assert_false(plan.stream_c.taken);
+        }
+}
+
 static void test_few_columns(void **state)
 {
     (void)state;
@@ -259,10 +286,10 @@ static void test_explained(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_ways),          cmocka_unit_test(test_packed_once),
-        cmocka_unit_test(test_rows_of_pairs), cmocka_unit_test(test_few_columns),
-        cmocka_unit_test(test_forced),        cmocka_unit_test(test_threads_change),
-        cmocka_unit_test(test_explained),
+        cmocka_unit_test(test_ways),           cmocka_unit_test(test_packed_once),
+        cmocka_unit_test(test_rows_of_pairs),  cmocka_unit_test(test_streams),
+        cmocka_unit_test(test_few_columns),    cmocka_unit_test(test_forced),
+        cmocka_unit_test(test_threads_change), cmocka_unit_test(test_explained),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

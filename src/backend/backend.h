@@ -78,6 +78,7 @@ typedef struct gd_device_limits {
     int32_t group_instructions;          /* of an elementwise group */
     int32_t row_group_instructions;      /* of one with reductions */
     int64_t row_length;                  /* elements of its rows, at most GD_FUSED_MOST_ROW */
+    bool products_commute;               /* matmul(y^T, x^T) has the bits of matmul(x, y)^T */
     bool group_draws;                    /* elementwise groups draw words of the random stream */
     /* An op whose result others read as well moves down to a group at most so many ops where its
      * operands would live longer for it; in groups with reductions, such a reduction does. */

@@ -15,6 +15,7 @@ static const struct {
     { "cse", gd_pass_cse },                       /* merge equal ops */
     { "join_attention", gd_pass_join_attention }, /* gradients of attention side by side */
     { "dead", gd_pass_dead },                     /* remove what nobody reads */
+    { "transpose", gd_pass_transpose },           /* products that are read transposed */
     { "move_casts", gd_pass_move_casts },         /* behind views, into groups and copies */
     { "fold", gd_pass_fold }, /* find what never changes: computed once, when the plan is made */
     { "working_copies", gd_pass_working_copies }, /* 16 bits of parameters, made by the update */

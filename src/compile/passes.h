@@ -9,7 +9,7 @@
 gd_status gd_passes_read(const char *list, uint32_t *passes_off);
 
 /* Run all that are on. `report` says what each did, for gd_plan_format; it may be NULL. */
-#define GD_PASS_COUNT 17
+#define GD_PASS_COUNT 18
 typedef struct gd_pass_report {
     const char *name[GD_PASS_COUNT];
     int changes[GD_PASS_COUNT]; /* values removed, merged or rewritten; -1: switched off */
@@ -28,6 +28,7 @@ gd_status gd_pass_simplify(gd_ir *ir, gd_arena *scratch, int *changes);
 gd_status gd_pass_cse(gd_ir *ir, gd_arena *scratch, int *changes);
 gd_status gd_pass_join_attention(gd_ir *ir, gd_arena *scratch, int *changes);
 gd_status gd_pass_dead(gd_ir *ir, gd_arena *scratch, int *changes);
+gd_status gd_pass_transpose(gd_ir *ir, gd_arena *scratch, int *changes);
 gd_status gd_pass_move_casts(gd_ir *ir, gd_arena *scratch, int *changes);
 gd_status gd_pass_fold(gd_ir *ir, gd_arena *scratch, int *changes);
 gd_status gd_pass_working_copies(gd_ir *ir, gd_arena *scratch, int *changes);

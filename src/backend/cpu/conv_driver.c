@@ -241,8 +241,8 @@ static void run_own(conv_work *work)
     const int64_t groups = args->s.groups;
     const gd_gemm_args size = { .m = v->m, .n = work->n, .k = v->depth, .threads = args->threads };
     const int threads = gd_gemm_threads(&size, groups);
-    gd_gemm_divide(v->m, work->n, v->tiles->lanes, groups, threads, &work->row_parts,
-                   &work->column_parts);
+    const gd_gemm_work products = { v->m, work->n, groups, v->tiles->lanes, v->tiles->packing };
+    gd_gemm_divide(&products, threads, &work->row_parts, &work->column_parts);
     if (work->choice.way == GD_CONV_BY_WINOGRAD) { /* whose rows are divided in any case */
         work->row_parts = work->choice.winograd.row_parts;
         work->column_parts = groups * work->row_parts % threads == 0 ? 1 : threads;

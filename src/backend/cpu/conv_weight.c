@@ -434,8 +434,9 @@ void gd_conv_weight(const gd_conv_args *args, const gd_conv_micro *micro)
         .m = rows, .n = s->o, .k = s->n * s->out_plane, .threads = args->threads
     };
     const int threads = gd_gemm_threads(&size, s->groups);
-    gd_gemm_divide(rows, s->o, micro->product->lanes, s->groups, threads, &work.row_parts,
-                   &work.column_parts);
+    const gd_gemm_work products = { rows, s->o, s->groups, micro->product->lanes,
+                                    micro->product->packing };
+    gd_gemm_divide(&products, threads, &work.row_parts, &work.column_parts);
     if (args->explain)
         explain_weight(&work, threads);
     else if (args->scratch)

@@ -64,6 +64,7 @@ static const gd_device_limits limits = {
     .group_instructions = GD_FUSED_MAX_ELEMENTWISE,
     .row_group_instructions = GD_FUSED_MAX_INSTRUCTIONS,
     .row_length = GD_FUSED_MOST_ROW,
+    .products_commute = true,
     .group_draws = true,
     .group_distance = 12,
     .row_group_distance = 64,

@@ -113,15 +113,22 @@ int64_t gd_gemm_join_batch(gd_gemm_args *args);
 /* How many of args->threads the arithmetic of `batch` products is worth. */
 int gd_gemm_threads(const gd_gemm_args *args, int64_t batch);
 
-/* Into how many pieces to cut them for so many threads: one each, or several if they are long, so
- * that a fast thread takes more of them than a slow one. Not for operands that are dear to pack, as
- * a convolution's windows are: each piece packs its own. */
-int gd_gemm_pieces(const gd_gemm_args *args, int64_t batch, int threads);
+/* Products to be divided: so many of [m, n]. */
+typedef struct gd_gemm_work {
+    int64_t m, n, batch;
+    int lanes, packing; /* gd_gemm_micro's */
+} gd_gemm_work;
 
-/* Cut each of `batch` products [m, n] into row_parts by column_parts pieces, `wanted` in all or
- * some more; columns are cut at multiples of `lanes`. Never along k, so that no result depends on it. */
-void gd_gemm_divide(int64_t m, int64_t n, int64_t lanes, int64_t batch, int wanted,
-                    int64_t *row_parts, int64_t *column_parts);
+/* Cut each into row_parts by column_parts pieces, `wanted` in all or some more; columns are cut at
+ * multiples of `lanes`. Never along k, so that no result depends on it. The cost of a product's
+ * pieces: a multiply-add of a vector is 1. */
+double gd_gemm_divide(const gd_gemm_work *w, int wanted, int64_t *row_parts, int64_t *column_parts);
+
+/* The same for so many threads: a piece for each, or several if they are long, so that a fast thread takes
+ * more of them than a slow one. Not for operands that are dear to pack, as a convolution's windows are:
+ * each piece packs its own. */
+void gd_gemm_cut(const gd_gemm_work *w, int64_t k, int threads, int64_t *row_parts,
+                 int64_t *column_parts);
 
 /* What there is per instruction set and element type: gemm_micro.h. */
 #define GD_GEMM_DECLARE(isa) extern const gd_gemm_micro gd_gemm_f32_##isa, gd_gemm_f64_##isa;

@@ -165,6 +165,7 @@ const gd_gemm_micro gd_gemm_bf16_mmla = { .name = "BFMMLA",
                                           .b_bytes = 2,
                                           .c_bytes = sizeof(float),
                                           .b_packed_bytes = 2,
+                                          .packing = 8,
                                           .lanes = LANES,
                                           .lane_shift = LANE_SHIFT,
                                           .rows = ROWS_MAX,
@@ -179,6 +180,7 @@ const gd_gemm_micro gd_gemm_bf16_mmla = { .name = "BFMMLA",
                                           .pack_a = pack_a,
                                           .pack_b = pack_b,
                                           .copy_runs = copy_runs,
+                                          .stream = STREAM,
                                           .relu_grad = relu_grad };
 
 #else

@@ -147,6 +147,7 @@ const gd_gemm_micro gd_gemm_bf16_pairs = { .name = "AVX512-BF16",
                                            .b_bytes = 2,
                                            .c_bytes = sizeof(float),
                                            .b_packed_bytes = 2,
+                                           .packing = 12,
                                            .lanes = LANES,
                                            .lane_shift = LANE_SHIFT,
                                            .rows = ROWS_MAX,
@@ -163,6 +164,7 @@ const gd_gemm_micro gd_gemm_bf16_pairs = { .name = "AVX512-BF16",
                                            .pack_b = pack_b,
                                            .store_columns = store_columns,
                                            .copy_runs = copy_runs,
+                                           .stream = STREAM,
                                            .relu_grad = relu_grad };
 
 #else

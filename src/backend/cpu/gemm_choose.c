@@ -18,6 +18,7 @@
 #define ONCE_BLOCKS    4
 #define DIRECT_PAGES   48
 #define DIRECT_COLUMNS 64
+#define STREAM_STEPS   64 /* C goes past the caches up to so many steps of k */
 #define CHAIN_ROWS     3
 #define PAGE_BYTES     4096
 
@@ -132,6 +133,24 @@ static gd_gemm_choice choose_pack_a(const gd_gemm_micro *micro, const gd_paths *
     return (gd_gemm_choice){ 0, "tiles read any strides" };
 }
 
+/* Whether C goes past the caches. */
+static gd_gemm_choice choose_streams(const gd_gemm_micro *micro, const gd_paths *paths,
+                                     const gd_gemm_product *p, int64_t batch)
+{
+    if (!micro->stream || p->c_col != 1 || p->c_row * micro->c_bytes % GD_LINE_BYTES != 0 ||
+        p->access || p->relu_result)
+        return (gd_gemm_choice){ 0, "its rows are no whole lines" };
+    if (p->accumulate)
+        return (gd_gemm_choice){ 0, "it is added to" };
+    /* On Zen 5 262144 x 16 x 128 takes 4.5 ms instead of 6.7 by bf16 (6.3 instead of 7.2 in f32), 768 x
+     * 256 x 3072 no less. */
+    if (p->k > STREAM_STEPS)
+        return (gd_gemm_choice){ 0, "arithmetic takes longer than memory" };
+    if ((size_t)(batch * p->m * p->n * micro->c_bytes) < paths->stream_bytes)
+        return (gd_gemm_choice){ 0, "caches have room for it" };
+    return (gd_gemm_choice){ 1, "it is larger than the caches" };
+}
+
 /* The first product of the batch. Field by field into place: copies of a fresh structure wait for
  * its stores. */
 static void set_product(const gd_gemm_micro *micro, const gd_gemm_args *args, bool transposed,
@@ -144,6 +163,7 @@ static void set_product(const gd_gemm_micro *micro, const gd_gemm_args *args, bo
     p->accumulate = args->accumulate;
     p->access = args->access;
     p->column = 0;
+    p->streams = false;
     p->b_packed = args->b_packed;
     p->b_width = args->b_packed ? gd_gemm_vectors(micro, args->n) << micro->lane_shift : 0;
     p->fetch = args->fetch, p->fetches = args->fetches;
@@ -201,10 +221,11 @@ static void choose_pieces(const gd_gemm_micro *micro, const gd_gemm_args *args, 
     const gd_gemm_product *p = &plan->first;
     plan->row_parts = plan->column_parts = 1;
     plan->threads = args->threads > 1 ? gd_gemm_threads(args, batch) : 1;
-    if (plan->threads > 1 || batch > 1)
-        gd_gemm_divide(p->m, p->n, micro->lanes, batch,
-                       args->access ? plan->threads : gd_gemm_pieces(args, batch, plan->threads),
-                       &plan->row_parts, &plan->column_parts);
+    const gd_gemm_work work = { p->m, p->n, batch, micro->lanes, micro->packing };
+    if (args->access)
+        gd_gemm_divide(&work, plan->threads, &plan->row_parts, &plan->column_parts);
+    else
+        gd_gemm_cut(&work, p->k, plan->threads, &plan->row_parts, &plan->column_parts);
     plan->pieces = batch * plan->row_parts * plan->column_parts;
 }
 
@@ -249,6 +270,8 @@ bool gd_gemm_choose(const gd_gemm_micro *micro, const gd_gemm_args *args, gd_gem
     plan->pack_a = choose_pack_a(micro, args->paths, p, m, n);
     plan->pack_b = choose_pack_b(micro, args->paths, p, m);
     plan->block_columns = gd_gemm_block_columns(micro, args->paths);
+    plan->stream_c = choose_streams(micro, args->paths, p, batch);
+    plan->first.streams = plan->stream_c.taken;
     return true;
 }
 
@@ -318,6 +341,8 @@ void gd_gemm_explain(const gd_gemm_micro *micro, const gd_gemm_plan *plan, gd_te
     if (plan->way.taken == GD_GEMM_BLOCKS) {
         explain_packing(text, 'B', plan->pack_b, p->b_packed != NULL);
         explain_packing(text, 'A', plan->pack_a, false);
+        if (plan->stream_c.taken)
+            gd_text_add(text, "; C past the caches: %s", plan->stream_c.why);
     }
     gd_text_add(text, "; %d thread%s", plan->threads, plan->threads == 1 ? "" : "s");
     if (plan->row_parts * plan->column_parts > 1)

@@ -75,6 +75,19 @@ static void tile_by_copy(const gd_gemm_micro *micro, gd_gemm_tile t, int64_t row
         copy_matrix(c, c_row, c_col, copy, row, 1, rows, t.columns, micro->c_bytes);
 }
 
+/* A tile whose C goes past the caches: by way of a copy. */
+static void tile_streamed(const gd_gemm_micro *micro, gd_gemm_tile t, int64_t rows, int64_t vectors)
+{
+    _Alignas(GD_LINE_BYTES) char copy[GD_GEMM_MOST_TILE_BYTES];
+    const int64_t row = micro->columns * micro->c_bytes, c_row = t.c_row * micro->c_bytes;
+    char *c = t.c;
+    t.c = copy;
+    t.c_row = micro->columns;
+    gd_gemm_tile_kernel(micro, rows, vectors)(&t);
+    for (int64_t i = 0; i < rows; i++)
+        micro->stream(c + i * c_row, copy + i * row, (size_t)(t.columns * micro->c_bytes));
+}
+
 /* A tile whose columns of C gd_gemm_access finds: in place, if they are contiguous and the kernel
  * writes no others; else by way of a copy. t.c is row `row` of C. */
 static void tile_by_runs(const gd_gemm_product *p, const gd_gemm_micro *micro, gd_gemm_tile t,
@@ -250,6 +263,8 @@ static void multiply_panel(const block *b, int64_t row, int64_t rows)
         t.c = (char *)p->c + (row * p->c_row + (b->column + j) * p->c_col) * micro->c_bytes;
         if (p->access && p->access->find_c)
             tile_by_runs(p, micro, t, rows, b->column + j, !ragged && whole_rows);
+        else if (p->streams)
+            tile_streamed(micro, t, rows, vectors);
         else if (p->c_col == 1 && !ragged && whole_rows)
             gd_gemm_tile_kernel(micro, rows, vectors)(&t);
         else
@@ -474,6 +489,8 @@ static void run_pieces(void *context, int64_t begin, int64_t end, int thread)
     }
     if (work->micro->end)
         work->micro->end();
+    if (work->first->streams)
+        work->micro->stream(NULL, NULL, 0);
 }
 
 /* `first` is the plan's first product, with the addresses of this call. */
@@ -482,7 +499,7 @@ static void run(const gd_gemm_micro *micro, const gd_gemm_plan *plan, const gd_g
 {
     if (plan->way.taken == GD_GEMM_STRETCHES) {
         gd_gemm_stretches(micro, first, workspace, plan->threads);
-    } else if (plan->pieces == 1 && !micro->begin) {
+    } else if (plan->pieces == 1 && !micro->begin && !first->streams) {
         multiply(micro, plan, first, gd_scratch_of_thread(workspace, 0));
     } else {
         pieces_work work = { micro, plan, first, workspace };

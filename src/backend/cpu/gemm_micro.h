@@ -58,6 +58,7 @@ typedef struct gd_gemm_product {
     const gd_gemm_access *access; /* or NULL */
     int64_t column;               /* the first of the whole product's that this part has */
     const void *b_packed;         /* this and those below: as in gd_gemm_args */
+    bool streams;                 /* C goes past the caches */
     int64_t b_width; /* with b_packed: columns of the whole product, rounded up to vectors */
     const gd_gemm_fetch *fetch;
     int fetches;
@@ -98,6 +99,7 @@ struct gd_gemm_micro {
     int b_packed_bytes;            /* of a number of B, as pack_b leaves it */
     bool fused;                    /* multiply-adds round once: gemm.h */
 
+    int packing;           /* of a vector of B takes as long as so many multiply-adds of one */
     int lanes, lane_shift; /* numbers of C in a vector, and the power of two that is */
     int rows, columns;     /* of the tallest and widest tile */
     int row_unit;          /* panels have heights of so many rows, but for the last */
@@ -134,6 +136,8 @@ struct gd_gemm_micro {
     /* The derivative of ReLU: c [lines, count] becomes 0 where y, which lies as c, is not > 0. */
     void (*relu_grad)(void *c, const void *y, int64_t lines, int64_t line, int64_t count,
                       int64_t step);
+    /* As memcpy, past the caches (gd_ew_stream of elementwise.h); NULL: the processor cannot. */
+    void (*stream)(void *to, const void *from, size_t bytes);
     const gd_gemm_row_kernels *row;    /* NULL: products with one row are blocks, too */
     void (*begin)(void), (*end)(void); /* round the kernels of a thread; NULL: nothing to do */
 };

@@ -27,7 +27,7 @@ typedef struct gd_gemm_plan {
     /* The product at batch index 0. Its addresses are those of the operands when the plan was made. */
     gd_gemm_product first;
     gd_gemm_choice transposed; /* computed as C^T = B^T A^T */
-    gd_gemm_choice way, pack_a, pack_b;
+    gd_gemm_choice way, pack_a, pack_b, stream_c;
     bool has_steps;                          /* false: k == 0, and C is the bias alone */
     int threads, asked;                      /* those used; the most that the plan was made for */
     int64_t pieces, row_parts, column_parts; /* of the batch; of one product */

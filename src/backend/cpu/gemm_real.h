@@ -41,6 +41,13 @@
 #define FMA(a, b, c) ((a) * (b) + (c))
 #endif
 
+#if defined(__SSE2__)
+void GD_ISA_NAME(gd_ew_stream)(void *to, const void *from, size_t bytes); /* elementwise.h */
+#define STREAM GD_ISA_NAME(gd_ew_stream)
+#else
+#define STREAM NULL
+#endif
+
 #define LANE_SHIFT (LANES == 16 ? 4 : LANES == 8 ? 3 : LANES == 4 ? 2 : LANES == 2 ? 1 : 0)
 _Static_assert(1 << LANE_SHIFT == LANES, "the lanes of a vector are a power of two");
 

@@ -39,6 +39,7 @@ const gd_gemm_micro GD_ISA_NAME(HALF_PASTE(gd_gemm, HALF)) = {
     .c_bytes = sizeof(float),
     .b_packed_bytes = sizeof(float),
     .fused = GD_SIMD_FUSED,
+    .packing = 4,
     .lanes = LANES,
     .lane_shift = LANE_SHIFT,
     .rows = ROWS_MAX,
@@ -54,6 +55,7 @@ const gd_gemm_micro GD_ISA_NAME(HALF_PASTE(gd_gemm, HALF)) = {
     .pack_b = pack_b,
     .store_columns = store_columns,
     .copy_runs = copy_runs,
+    .stream = STREAM,
     .relu_grad = relu_grad,
     .row = &row_kernels,
 };

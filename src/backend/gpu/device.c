@@ -166,6 +166,7 @@ static void describe_device(gd_gpu *gpu, const gd_backend *backend, int index)
         .limits = { .group_inputs = GD_FUSED_MAX_INPUTS,
                     .group_results = GD_FUSED_MAX_EXTRA,
                     .group_instructions = GD_FUSED_MAX_ELEMENTWISE,
+                    .products_commute = gpu->numbers == GD_NUMBERS_EXACT,
                     .group_distance = gpu->host->limits.group_distance },
     };
     for (int i = 0; i < GD_OP_COUNT; i++)
