@@ -178,6 +178,8 @@ static const problem problems[] = {
     { 3, 2, 2, 3, 5, { 6, 5, 9 }, { 3, 2, 3 }, { 2, 1, 2 }, ONES, ONES, { 1, 2, 1 }, true, false },
     /* more taps than are kept for all channels */
     { 2, 9, 1, 2, 3, { 30, 9 }, { 23, 3 }, ONES, { 11, 1 }, { 11, 1 }, ONES, false, false },
+    /* and more than whose places in a panel are */
+    { 2, 2, 1, 3, 3, { 20, 12 }, { 12, 11 }, ONES, { 6, 5 }, { 5, 5 }, ONES, true, false },
     /* transposed */
     { 2, 2, 1, 12, 9, { 8, 9 }, { 4, 4 }, { 2, 2 }, ONES, ONES, ONES, true, true },
     { 2, 2, 2, 5, 20, { 7, 7 }, { 3, 3 }, ONES, ONES, ONES, ONES, true, true },

@@ -1,10 +1,11 @@
 /* backend/cpu/conv_bf16_isa.c: the packers of convolutions of bfloat16 (conv_micro.h), where
  * AVX512-BF16 or AMX multiplies: products of bfloat16 (gemm_half.h) whose packers read the image
- * through windows. They write rows to a stage first, as they lie in memory, and the product's own
- * packers turn them into what its tiles read. The loops round them are conv_driver.c.
+ * through windows. Where positions are neighbours in the image they write pairs, as products' packers do;
+ * else rows to a stage first, as they lie in memory, which those turn into what tiles read. The loops
+ * round them are conv_driver.c.
  */
 #include "backend/cpu/conv_micro.h"
-#include "backend/cpu/gemm_real.h"
+#include "backend/cpu/gemm_bf16_pack.h"
 
 #include <immintrin.h>
 #include <string.h>
@@ -18,20 +19,17 @@
 typedef struct stage_t {
     uint16_t rows[STAGE_ROWS * STAGE_ROW]; // [rows, STAGE_ROW], or [steps, STAGE_ROWS]
     gd_window_run runs[STEPS];
-    gd_window_piece pieces[PIECES_KEPT];
-    int first[STEPS + 1]; /* of each tap's pieces */
+    union {
+        gd_window_piece pieces[PIECES_KEPT];
+        gd_window_span spans[PIECES_KEPT];
+    } of;
+    int first[STEPS + 1]; /* of each tap's pieces, or spans */
 } stage_t;
 _Static_assert(sizeof(stage_t) <= GD_GEMM_STAGE_BYTES, "the stage fits");
 _Static_assert(COLUMNS_MAX <= STAGE_ROWS && ROWS_MAX <= STAGE_ROWS, "a panel fits");
 _Static_assert(COLUMNS_MAX <= GD_GEMM_RUNS, "the runs of a panel fit");
 
 /* ---- numbers of 16 bits ---- */
-
-/* The first `count` of 32. */
-GD_SIMD_INLINE __mmask32 first_of_32(int64_t count)
-{
-    return count >= 32 ? UINT32_MAX : (__mmask32)((1u << count) - 1);
-}
 
 /* count numbers, `step` apart. */
 static void copy_halves(uint16_t *to, const uint16_t *from, int64_t step, int64_t count)
@@ -80,20 +78,55 @@ static void stage_windows(const gd_window *w, const uint16_t *image, int64_t ste
             continue;
         const uint16_t *data = image + c * w->c_stride;
         const int many = gd_window_pieces(w, tap, runs, run_count, pieces, &covered);
-        if (w->step[2] == 1) {
-            gd_window_span spans[COLUMNS_MAX];
-            const int span_count = gd_window_spans(pieces, many, spans);
-            for (; p < depth; p += w->tap_count, data += w->c_stride) {
-                __m512i x = _mm512_setzero_si512();
-                for (int k = 0; k < span_count; k++)
-                    x = _mm512_mask_loadu_epi16(x, spans[k].mask, data + spans[k].shift);
-                _mm512_storeu_si512(rows + p * STAGE_ROWS, x);
-            }
-            continue;
-        }
         for (; p < depth; p += w->tap_count, data += w->c_stride)
             copy_pieces(rows + p * STAGE_ROWS, pieces, many, covered < count, data, w->step[2],
                         count);
+    }
+}
+
+/* What each tap sees from `count` positions from `column` on. false: there is no room for that. */
+static bool find_spans(const gd_window *w, int64_t column, int64_t count, stage_t *s)
+{
+    gd_window_run runs[COLUMNS_MAX];
+    gd_window_piece pieces[COLUMNS_MAX];
+    if (w->tap_count > STEPS || w->tap_count * COLUMNS_MAX > PIECES_KEPT)
+        return false;
+    const int run_count = gd_window_runs(w, column, count, runs);
+    s->first[0] = 0;
+    for (int64_t tap = 0; tap < w->tap_count; tap++) {
+        int64_t covered;
+        const int many = gd_window_pieces(w, tap, runs, run_count, pieces, &covered);
+        s->first[tap + 1] =
+            s->first[tap] + gd_window_spans(pieces, many, s->of.spans + s->first[tap]);
+    }
+    return true;
+}
+
+/* What tap `tap` sees of a channel. */
+GD_SIMD_INLINE __m512i load_tap(const stage_t *s, int64_t tap, const uint16_t *channel)
+{
+    __m512i x = _mm512_setzero_si512();
+    for (int k = s->first[tap]; k < s->first[tap + 1]; k++)
+        x = _mm512_mask_loadu_epi16(x, s->of.spans[k].mask, channel + s->of.spans[k].shift);
+    return x;
+}
+
+/* Window rows [step, step+depth) at the positions of find_spans, to [packed_depth / 2][width][2]. */
+static void pack_spans(const gd_window *w, const stage_t *s, const uint16_t *image, int64_t step,
+                       int64_t depth, int64_t packed_depth, int64_t width, uint32_t *to)
+{
+    int64_t tap = step % w->tap_count;
+    const uint16_t *channel = image + step / w->tap_count * w->c_stride;
+    for (int64_t p = 0; p < packed_depth; p += 2, to += width) {
+        __m512i x[2] = { _mm512_setzero_si512(), _mm512_setzero_si512() };
+        for (int i = 0; i < 2 && p + i < depth; i++) {
+            x[i] = load_tap(s, tap, channel);
+            if (++tap == w->tap_count) {
+                tap = 0;
+                channel += w->c_stride;
+            }
+        }
+        store_pair(to, x[0], x[1], width);
     }
 }
 
@@ -103,13 +136,18 @@ static void pack_windows(const gd_gemm_access *access, const gd_gemm_micro *micr
                          int64_t columns, void *stage)
 {
     const gd_conv_access *v = (const gd_conv_access *)access;
-    uint16_t *rows = ((stage_t *)stage)->rows;
+    stage_t *s = stage;
     const int64_t unit = micro->depth_unit, packed_depth = (depth + unit - 1) / unit * unit;
     for (int64_t j = 0; j < columns; j += micro->columns) {
         const int64_t count = LEAST(columns - j, micro->columns);
-        stage_windows(&v->window, b, step, depth, column + j, count, rows);
-        micro->pack_b((char *)dst + j * packed_depth * micro->b_packed_bytes, rows, STAGE_ROWS, 1,
-                      depth, count);
+        if (v->window.step[2] == 1 && find_spans(&v->window, column + j, count, s)) {
+            pack_spans(&v->window, s, b, step, depth, packed_depth, (count + 15) / 16 * 16,
+                       (uint32_t *)dst + j * packed_depth / 2);
+            continue;
+        }
+        stage_windows(&v->window, b, step, depth, column + j, count, s->rows);
+        micro->pack_b((char *)dst + j * packed_depth * micro->b_packed_bytes, s->rows, STAGE_ROWS,
+                      1, depth, count);
     }
 }
 
@@ -183,16 +221,17 @@ static void pack_transposed_windows(const gd_gemm_access *access, const gd_gemm_
     int64_t covered;
     s->first[0] = 0;
     for (int64_t tap = 0; kept && tap < w->tap_count; tap++)
-        s->first[tap + 1] = s->first[tap] + gd_window_pieces(w, tap, s->runs, run_count,
-                                                             s->pieces + s->first[tap], &covered);
+        s->first[tap + 1] =
+            s->first[tap] +
+            gd_window_pieces(w, tap, s->runs, run_count, s->of.pieces + s->first[tap], &covered);
     for (int64_t j = 0; j < columns; j += micro->columns) {
         const int64_t count = LEAST(columns - j, micro->columns);
         for (int64_t i = 0; i < count; i++) {
             const int64_t row = column + j + i, tap = row % w->tap_count;
-            const gd_window_piece *pieces = s->pieces + (kept ? s->first[tap] : 0);
+            const gd_window_piece *pieces = s->of.pieces + (kept ? s->first[tap] : 0);
             const int many =
                 kept ? s->first[tap + 1] - s->first[tap]
-                     : gd_window_pieces(w, tap, s->runs, run_count, s->pieces, &covered);
+                     : gd_window_pieces(w, tap, s->runs, run_count, s->of.pieces, &covered);
             const bool gaps = many != 1 || pieces->count < depth;
             copy_pieces(s->rows + i * STAGE_ROW, pieces, many, gaps,
                         (const uint16_t *)b + row / w->tap_count * w->c_stride, w->step[2], depth);

@@ -25,6 +25,15 @@ static inline __mmask32 first_of_32(int64_t count)
     return count >= 32 ? UINT32_MAX : count <= 0 ? 0 : (__mmask32)((1u << count) - 1);
 }
 
+/* 16 columns of two rows, or 32, to [width][2]. */
+static inline void store_pair(uint32_t *to, __m512i low, __m512i high, int64_t width)
+{
+    _mm512_storeu_si512(to, interleave(_mm512_castsi512_si256(low), _mm512_castsi512_si256(high)));
+    if (width > 16)
+        _mm512_storeu_si512(to + 16, interleave(_mm512_extracti64x4_epi64(low, 1),
+                                                _mm512_extracti64x4_epi64(high, 1)));
+}
+
 /* Columns [0, count) of rows p and p + 1, or of row p and zeros, to [width][2]. */
 static inline void pack_pair(uint32_t *to, const uint16_t *b, int64_t b_step, int64_t b_col,
                              bool two, int64_t count, int64_t width)
@@ -40,11 +49,7 @@ static inline void pack_pair(uint32_t *to, const uint16_t *b, int64_t b_step, in
         const __mmask32 mask = first_of_32(count);
         const __m512i low = _mm512_maskz_loadu_epi16(mask, b);
         const __m512i high = _mm512_maskz_loadu_epi16(two ? mask : 0, b + b_step);
-        _mm512_storeu_si512(to,
-                            interleave(_mm512_castsi512_si256(low), _mm512_castsi512_si256(high)));
-        if (width > 16)
-            _mm512_storeu_si512(to + 16, interleave(_mm512_extracti64x4_epi64(low, 1),
-                                                    _mm512_extracti64x4_epi64(high, 1)));
+        store_pair(to, low, high, width);
         return;
     }
     for (int64_t j = 0; j < width; j++) {
