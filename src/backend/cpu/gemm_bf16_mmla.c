@@ -165,7 +165,7 @@ const gd_gemm_micro gd_gemm_bf16_mmla = { .name = "BFMMLA",
                                           .b_bytes = 2,
                                           .c_bytes = sizeof(float),
                                           .b_packed_bytes = 2,
-                                          .packing = 8,
+                                          .packing = 8, /* reckoned, not measured */
                                           .lanes = LANES,
                                           .lane_shift = LANE_SHIFT,
                                           .rows = ROWS_MAX,

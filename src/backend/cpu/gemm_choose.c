@@ -221,11 +221,13 @@ static void choose_pieces(const gd_gemm_micro *micro, const gd_gemm_args *args, 
     const gd_gemm_product *p = &plan->first;
     plan->row_parts = plan->column_parts = 1;
     plan->threads = args->threads > 1 ? gd_gemm_threads(args, batch) : 1;
-    const gd_gemm_work work = { p->m, p->n, batch, micro->lanes, micro->packing };
-    if (args->access)
-        gd_gemm_divide(&work, plan->threads, &plan->row_parts, &plan->column_parts);
-    else
-        gd_gemm_cut(&work, p->k, plan->threads, &plan->row_parts, &plan->column_parts);
+    if (plan->threads > 1) {
+        const gd_gemm_work work = { p->m, p->n, batch, micro->lanes, micro->packing };
+        if (args->access)
+            gd_gemm_divide(&work, plan->threads, &plan->row_parts, &plan->column_parts);
+        else
+            gd_gemm_cut(&work, p->k, plan->threads, &plan->row_parts, &plan->column_parts);
+    }
     plan->pieces = batch * plan->row_parts * plan->column_parts;
 }
 

@@ -99,7 +99,7 @@ struct gd_gemm_micro {
     int b_packed_bytes;            /* of a number of B, as pack_b leaves it */
     bool fused;                    /* multiply-adds round once: gemm.h */
 
-    int packing;           /* of a vector of B takes as long as so many multiply-adds of one */
+    int packing;           /* a vector of B takes as long as so many multiply-adds of one */
     int lanes, lane_shift; /* numbers of C in a vector, and the power of two that is */
     int rows, columns;     /* of the tallest and widest tile */
     int row_unit;          /* panels have heights of so many rows, but for the last */
