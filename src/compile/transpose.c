@@ -27,20 +27,15 @@ static bool is_transpose(const gd_ir *ir, int32_t i)
            ((const gd_permute_attr *)v->attr)->order[0] == 1;
 }
 
-/* Whether op v reads value `x` the same way however it lies. */
+/* Whether op v reads value `x` place by place, or as a base that is copied: however it lies. */
 static bool reads_any_order(const gd_ir_value *v, int32_t x)
 {
-    switch (v->op->id) {
-    case GD_OP_scatter_add:
-    case GD_OP_scatter:
-        return v->in[0] == x && v->in[2] != x;
-    case GD_OP_assign:
-    case GD_OP_adam:
-    case GD_OP_cast:
-        return true;
-    default:
-        return v->op->flags & GD_OP_ELEMENTWISE;
-    }
+    const unsigned flags = v->op->flags;
+    bool reads = true;
+    for (int k = 0; k < v->n; k++)
+        reads &= v->in[k] != x || flags & (GD_OP_ELEMENTWISE | GD_OP_EFFECT) || v->op->extra > 0 ||
+                 v->op->id == GD_OP_cast || (flags & GD_OP_IN_PLACE && k == 0);
+    return reads;
 }
 
 /* The product of matrices that value `view`, a transpose, shows, behind casts; or -1. */
