@@ -6,8 +6,6 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include <stdio.h>
-
 #include "support/context.h"
 
 enum { ROWS = 6, INNER = 20, HEADS = 3, SIZE = 8 };
@@ -74,15 +72,6 @@ static gd_tensor *there_and_back(void *user, int count, gd_tensor *const *in)
         gd_sort(gd_cast(gd_reshape(same, GD_SHAPE(ROWS, HEADS * SIZE)), GD_F32), 1, false), GD_F32);
 }
 
-static int changes_of(const char *text, const char *pass)
-{
-    char word[32];
-    snprintf(word, sizeof word, " %s ", pass);
-    const char *passes = strstr(text, "passes on"), *at = passes ? strstr(passes, word) : NULL;
-    assert_non_null(at);
-    return atoi(at + strlen(word));
-}
-
 /* The body's bits are eager's, and its plan moves so many casts. Returns how many values `simplify`
  * left out. */
 static int check(gd_function_body body, int moved)
@@ -98,8 +87,8 @@ static int check(gd_function_body body, int moved)
     assert_same_bits(expected, gd_call(with, 2, in));
     assert_same_bits(expected, gd_call(without, 2, in));
     assert_true(gd_plan_format(with, text, sizeof text) < sizeof text);
-    const int simplified = changes_of(text, "simplify");
-    if (changes_of(text, "move_casts") != moved)
+    const int simplified = pass_changes(text, "simplify");
+    if (pass_changes(text, "move_casts") != moved)
         fail_msg("not %d casts moved:\n%s", moved, text);
     if (moved && test_device_is_host())
         assert_true(gd_function_stats(with).kernels < gd_function_stats(without).kernels);

@@ -6,8 +6,6 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include <stdio.h>
-
 #include "support/context.h"
 
 enum { ROWS = 37, INNER = 300, COLUMNS = 70 };
@@ -85,15 +83,6 @@ static gd_tensor *into_product(void *user, int count, gd_tensor *const *in)
     return gd_matmul(product(in), in[2]);
 }
 
-static int changes_of(const char *text, const char *pass)
-{
-    char word[32];
-    snprintf(word, sizeof word, " %s ", pass);
-    const char *passes = strstr(text, "passes on"), *at = passes ? strstr(passes, word) : NULL;
-    assert_non_null(at);
-    return atoi(at + strlen(word));
-}
-
 /* The body's bits are eager's, and so many products are computed transposed. */
 static void check(gd_function_body body, int transposed)
 {
@@ -109,7 +98,7 @@ static void check(gd_function_body body, int transposed)
     assert_same_bits(expected, gd_call(with, 3, in));
     assert_same_bits(expected, gd_call(without, 3, in));
     assert_true(gd_plan_format(with, text, sizeof text) < sizeof text);
-    if (test_device_is_host() && changes_of(text, "transpose") != transposed)
+    if (test_device_is_host() && pass_changes(text, "transpose") != transposed)
         fail_msg("not %d products transposed:\n%s", transposed, text);
     gd_close(gd);
 }

@@ -36,16 +36,6 @@ typedef struct result {
     char text[1 << 15];
 } result;
 
-/* The number that stands behind the pass's name in the plan's text; -1: it is off. */
-static int changes_of(const char *text, const char *pass)
-{
-    char word[32];
-    snprintf(word, sizeof word, " %s ", pass);
-    const char *line = strstr(text, "passes on "), *at = line ? strstr(line, word) : NULL;
-    assert_non_null(at);
-    return strncmp(at + strlen(word), "off;", 4) == 0 ? -1 : atoi(at + strlen(word));
-}
-
 static void read_into(result *r, int call, size_t *at, const gd_tensor *t)
 {
     gd_tensor *whole =
@@ -83,7 +73,7 @@ static void run(gd_function_body body, gd_mode mode, const char *pass, const cha
         r->kernels = stats.kernels;
         r->arena_bytes = stats.arena_bytes;
         assert_true(gd_plan_format(f, r->text, sizeof r->text) < sizeof r->text);
-        r->changes = changes_of(r->text, pass);
+        r->changes = pass_changes(r->text, pass);
     }
     gd_close(gd);
 }
@@ -785,8 +775,8 @@ static void schedule_ends_gradients_early(void **state)
     check("schedule", train, -1);
     assert_true(with.arena_bytes < without.arena_bytes);
     /* The same ops, however many of them are one kernel. */
-    assert_int_equal(with.kernels + changes_of(with.text, "multi_tensor"),
-                     without.kernels + changes_of(without.text, "multi_tensor"));
+    assert_int_equal(with.kernels + pass_changes(with.text, "multi_tensor"),
+                     without.kernels + pass_changes(without.text, "multi_tensor"));
 }
 
 static void schedule_keeps_reads_and_writes_in_order(void **state)

@@ -127,10 +127,10 @@ gd_status gd_pass_transpose(gd_ir *ir, gd_arena *scratch, int *changes)
 {
     gd_ir_users users;
     const int32_t count = (int32_t)ir->count;
-    finding *found = gd_arena_array(scratch, ir->count + 1, sizeof *found);
-    int32_t *replaced_by = gd_arena_array(scratch, 3 * ir->count + 1, sizeof *replaced_by);
     if (!ir->context->device->limits.products_commute)
         return GD_OK;
+    finding *found = gd_arena_array(scratch, ir->count + 1, sizeof *found);
+    int32_t *replaced_by = gd_arena_array(scratch, 3 * ir->count + 1, sizeof *replaced_by);
     if (!found || !replaced_by || gd_ir_users_make(&users, ir, scratch) != GD_OK)
         return GD_ERR_MEMORY;
     size_t n = 0;

@@ -8,6 +8,7 @@
 #include "support/effort.h"
 #include "support/guard.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -83,6 +84,16 @@ static inline void assert_same_bits(const gd_tensor *a, const gd_tensor *b)
     assert_memory_equal(x, y, bytes);
     free(x);
     free(y);
+}
+
+/* The number that stands behind a pass's name in the text of a plan; -1: it is off. */
+static inline int pass_changes(const char *text, const char *pass)
+{
+    char word[32];
+    snprintf(word, sizeof word, " %s ", pass);
+    const char *line = strstr(text, "passes on "), *at = line ? strstr(line, word) : NULL;
+    assert_non_null(at);
+    return strncmp(at + strlen(word), "off;", 4) == 0 ? -1 : atoi(at + strlen(word));
 }
 
 /* everything(argument) with every allocation failing in turn (effort.h), until it succeeds: each failure

@@ -1,5 +1,6 @@
 /* backend/cpu/gemm_bf16_pack.h: B packed for instructions that add the products of two neighbours in
- * k: a panel is [depth / 2][columns][2]. Included by gemm_bf16_pairs.c and gemm_bf16_tiles.c.
+ * k: a panel is [depth / 2][columns][2]. Included by gemm_bf16_pairs.c, gemm_bf16_tiles.c and
+ * conv_bf16_isa.c.
  */
 #ifndef GD_BACKEND_CPU_GEMM_BF16_PACK_H
 #define GD_BACKEND_CPU_GEMM_BF16_PACK_H

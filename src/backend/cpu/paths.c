@@ -60,7 +60,7 @@ gd_status gd_paths_read(gd_paths *paths)
     /* The other half is for data read or written once: panels of A and tiles of C. */
     cache /= 2;
     paths->block_bytes = cache < least ? least : cache > most ? most : cache / 4096 * 4096;
-    paths->stream_bytes = gd_cache_bytes(3) / 8;
+    paths->stream_bytes = gd_cache_bytes(3);
     paths->matmul = (gd_matmul_path)matmul;
     paths->conv = (gd_conv_path)conv;
     return GD_OK;

@@ -47,7 +47,7 @@ typedef enum gd_conv_path {
 
 typedef struct gd_paths {
     size_t block_bytes;  /* of packed operands: half of the second-level cache */
-    size_t stream_bytes; /* products so large may go past the caches: as gd_ew_is_streamed */
+    size_t stream_bytes; /* products so large may go past the caches: all of the last one's bytes */
     gd_matmul_path matmul;
     gd_conv_path conv;
 } gd_paths;
