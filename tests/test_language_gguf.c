@@ -396,8 +396,8 @@ static void is_in_blocks(gd_language_model *m, gd_language_model *plain, const c
     gd_tensor *v = tensor_at(m, values), *s = tensor_at(m, scales), *w = tensor_at(plain, weight);
     if (!v || !s || !w)
         fail_msg("%s is not there", name);
-    const bool four_bits = type == GD_GGUF_Q4_0 || type == GD_GGUF_Q2_K || type == GD_GGUF_Q3_K ||
-                           type == GD_GGUF_Q4_K;
+    const bool four_bits = type == GD_GGUF_Q4_0 || type == GD_GGUF_Q4_1 || type == GD_GGUF_Q2_K ||
+                           type == GD_GGUF_Q3_K || type == GD_GGUF_Q4_K;
     assert_true(gd_tensor_dtype(v) == (four_bits ? GD_U8 : GD_I8));
     assert_true(gd_tensor_dtype(s) == GD_F16);
     assert_false(gd_requires_grad(v) || gd_requires_grad(s));
@@ -428,7 +428,7 @@ static double distance(gd_tensor *a, gd_tensor *b)
 
 static void try_blocks(void **state, gd_gguf_type type)
 {
-    const bool large = type != GD_GGUF_Q8_0 && type != GD_GGUF_Q4_0; /* blocks of 256 */
+    const bool large = type >= GD_GGUF_Q2_K; /* blocks of 256 */
     gd_tokenizer *t = gd_tokenizer_bytes();
     for (int tied = 0; tied < 2; tied++)
         for (int llama = 0; llama < 2; llama++) {
@@ -465,8 +465,9 @@ static void try_blocks(void **state, gd_gguf_type type)
 
 static void matrices_stay_in_blocks_where_asked(void **state)
 {
-    static const gd_gguf_type types[] = { GD_GGUF_Q8_0, GD_GGUF_Q4_0, GD_GGUF_Q5_0, GD_GGUF_Q2_K,
-                                          GD_GGUF_Q3_K, GD_GGUF_Q4_K, GD_GGUF_Q5_K, GD_GGUF_Q6_K };
+    static const gd_gguf_type types[] = { GD_GGUF_Q8_0, GD_GGUF_Q4_0, GD_GGUF_Q4_1, GD_GGUF_Q5_0,
+                                          GD_GGUF_Q5_1, GD_GGUF_Q2_K, GD_GGUF_Q3_K, GD_GGUF_Q4_K,
+                                          GD_GGUF_Q5_K, GD_GGUF_Q6_K };
     for (size_t i = 0; i < COUNT(types); i++)
         try_blocks(state, types[i]);
 }
@@ -474,7 +475,7 @@ static void matrices_stay_in_blocks_where_asked(void **state)
 static void count_warning(void *user, gd_log_level level, const char *message)
 {
     *(int *)user += level == GD_LOG_WARNING &&
-                    strstr(message, "no matrix is of Q8_0, Q5_0, Q4_0 or a k-quant") != NULL;
+                    strstr(message, "no matrix is of Q8_0, Q5_1, Q5_0, Q4_1, Q4_0 or a k-quant");
 }
 
 /* Other types are read as they are without the option, to f32, which a warning says. */
@@ -484,7 +485,7 @@ static void other_types_do_not_stay_in_blocks(void **state)
     gd_language_model *m =
         gd_language_model_create(*state, .vocabulary = 256, .max_length = 8, .layers = 1,
                                  .heads = 4, .width = 64, .seed = 3);
-    static const gd_gguf_type types[] = { GD_GGUF_F32, GD_GGUF_Q4_1, GD_GGUF_F16 };
+    static const gd_gguf_type types[] = { GD_GGUF_F32, GD_GGUF_BF16, GD_GGUF_F16 };
     int warnings = 0;
     gd_set_log_callback(count_warning, &warnings, GD_LOG_WARNING);
     for (size_t i = 0; i < COUNT(types); i++) {
@@ -520,6 +521,8 @@ static void stories260k_begins_the_same_in_blocks(void **state)
 {
     tell_in_blocks(state, GD_GGUF_Q8_0);
     tell_in_blocks(state, GD_GGUF_Q4_0);
+    tell_in_blocks(state, GD_GGUF_Q4_1);
+    tell_in_blocks(state, GD_GGUF_Q5_1);
 }
 
 /* ---- wrong files ---- */

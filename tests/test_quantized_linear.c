@@ -1,5 +1,5 @@
-/* tests/test_quantized_linear.c: products with weights in blocks of 8 and of 4 bits, as ops/quantized.c defines
- * them: against an oracle written here, with the same bits on every instruction set and number of
+/* tests/test_quantized_linear.c: products with weights in blocks of 8 and of 4 bits, without and with least values, as
+ * ops/quantized.c defines them: against an oracle written here, with the same bits on every instruction set and number of
  * threads; how far they are from the product that is not rounded; gradients; what is refused. The
  * layouts and dtypes of x, compiled and exported code are tried with the row of the op. */
 #include <stdarg.h>
@@ -22,8 +22,12 @@
 /* 33 blocks: four rounds of the lanes, and one more. The longest has 264. */
 enum { MOST_ROWS = 200, MOST_COLUMNS = 35, MOST_INNER = 8448 };
 
+typedef enum form { EIGHT_BITS, FOUR_BITS, EIGHT_WITH_LEAST, FOUR_WITH_LEAST, FORMS } form;
+
 typedef struct product {
     int64_t rows, columns, inner;
+    int64_t scales_of_row;
+    bool has_least; /* scales are d and e of each block, a weight is d * value - e */
     float *x, *scales, *result;
     int8_t *values;
     uint8_t *halves; /* the same in 4 bits; else NULL */
@@ -36,34 +40,39 @@ static float uniform(uint64_t *state)
     return (float)(*state >> 40) * 0x1p-23f - 1.0f;
 }
 
-/* As GGUF's Q4_0 has them: weights i and i + 16 of a block in byte i, plus 8. */
+/* As GGUF's Q4_0 and Q4_1 have them: weights i and i + 16 of a block in byte i, without least values plus 8. */
 static void put_halves(product *p)
 {
     p->halves = calloc((size_t)p->columns, (size_t)p->inner / 2);
     assert_non_null(p->halves);
     for (int64_t i = 0; i < p->columns * p->inner; i++)
-        p->halves[i / 32 * 16 + i % 16] |=
-            (uint8_t)((unsigned)(p->values[i] + 8) << (i % 32 < 16 ? 0 : 4));
+        p->halves[i / 32 * 16 + i % 16] |= (uint8_t)((unsigned)(p->values[i] + (p->has_least ? 0 : 8))
+                                                     << (i % 32 < 16 ? 0 : 4));
 }
 
 /* Weights are any i8, -128 among them, or any of 4 bits; blocks of x are of sizes from 2^-20 to 2^20. */
-static product make_of(int64_t rows, int64_t columns, int64_t inner, bool four_bits)
+static product make_of(int64_t rows, int64_t columns, int64_t inner, form of)
 {
-    product p = { .rows = rows, .columns = columns, .inner = inner };
+    const bool four_bits = of == FOUR_BITS || of == FOUR_WITH_LEAST;
+    product p = { .rows = rows,
+                  .columns = columns,
+                  .inner = inner,
+                  .has_least = of == EIGHT_WITH_LEAST || of == FOUR_WITH_LEAST };
+    p.scales_of_row = inner / 32 * (p.has_least ? 2 : 1);
     uint64_t state = (uint64_t)(rows * 31 + columns * 7 + inner);
     p.x = calloc((size_t)(rows * inner), sizeof *p.x);
     p.values = calloc((size_t)(columns * inner), 1);
-    p.scales = calloc((size_t)(columns * inner / 32), sizeof *p.scales);
-    p.half_scales = calloc((size_t)(columns * inner / 32), sizeof *p.half_scales);
+    p.scales = calloc((size_t)(columns * p.scales_of_row), sizeof *p.scales);
+    p.half_scales = calloc((size_t)(columns * p.scales_of_row), sizeof *p.half_scales);
     p.result = calloc((size_t)(rows * columns), sizeof *p.result);
     assert_true(p.x && p.values && p.scales && p.half_scales && p.result);
     for (int64_t i = 0; i < rows * inner; i++)
         p.x[i] = ldexpf(uniform(&state), (int)(i / 32 * 7 % 41) - 20);
     for (int64_t i = 0; i < columns * inner; i++)
-        p.values[i] = (int8_t)(four_bits     ? (int)floorf(uniform(&state) * 8)
+        p.values[i] = (int8_t)(four_bits     ? (int)floorf(uniform(&state) * 8) + (p.has_least ? 8 : 0)
                                : i % 37 == 0 ? -128
                                              : (int)(uniform(&state) * 127.9f));
-    for (int64_t i = 0; i < columns * inner / 32; i++) {
+    for (int64_t i = 0; i < columns * p.scales_of_row; i++) {
         p.half_scales[i] = gd_f32_to_f16(uniform(&state) * 0.01f);
         p.scales[i] = gd_f16_to_f32(p.half_scales[i]);
     }
@@ -74,7 +83,7 @@ static product make_of(int64_t rows, int64_t columns, int64_t inner, bool four_b
 
 static product make(int64_t rows, int64_t columns, int64_t inner)
 {
-    return make_of(rows, columns, inner, false);
+    return make_of(rows, columns, inner, EIGHT_BITS);
 }
 
 static void release(product *p)
@@ -93,17 +102,25 @@ static float term(const product *p, int64_t i, int64_t j, int64_t b)
 {
     const float *x = p->x + i * p->inner + b * 32;
     float most = 0;
-    int64_t sum = 0;
+    int64_t sum = 0, of_x = 0;
     for (int k = 0; k < 32; k++)
         most = fmaxf(most, fabsf(x[k]));
     const double largest = (double)most;
     if (largest < ldexp(1, -100))
         return 0;
     const float factor = (float)(127.0 / largest), scale = (float)(largest / 127.0);
-    for (int k = 0; k < 32; k++)
-        sum += lrint((float)((double)x[k] * factor)) * p->values[j * p->inner + b * 32 + k];
-    const float both = (float)((double)scale * (double)p->scales[j * (p->inner / 32) + b]);
-    return (float)((double)both * (double)sum);
+    for (int k = 0; k < 32; k++) {
+        const int64_t q = lrint((float)((double)x[k] * factor));
+        sum += q * p->values[j * p->inner + b * 32 + k];
+        of_x += q;
+    }
+    const float *by = p->scales + j * p->scales_of_row + (p->has_least ? 2 * b : b);
+    const float both = (float)((double)scale * (double)by[0]);
+    const float all = (float)((double)both * (double)sum);
+    if (!p->has_least)
+        return all;
+    const float both_least = (float)((double)scale * (double)by[1]);
+    return all - (float)((double)both_least * (double)of_x);
 }
 
 static void compute(product *p)
@@ -127,7 +144,7 @@ static gd_tensor *weights_of(gd_context *gd, const product *p)
 
 static gd_tensor *scales_of(gd_context *gd, const product *p, gd_dtype dtype)
 {
-    return gd_from_host(gd, GD_SHAPE(p->columns, p->inner / 32), dtype,
+    return gd_from_host(gd, GD_SHAPE(p->columns, p->scales_of_row), dtype,
                         dtype == GD_F16 ? (const void *)p->half_scales : p->scales);
 }
 
@@ -145,8 +162,9 @@ static void check(gd_context *gd, const product *p, gd_dtype scales, const char 
     assert_int_equal(gd_tensor_read(y, got, bytes), GD_OK);
     for (int64_t i = 0; i < p->rows * p->columns; i++)
         if (memcmp(&got[i], &p->result[i], sizeof *got) != 0)
-            fail_msg("%s: element %lld of %lld x %lld x %lld is %a, the definition gives %a", where,
-                     (long long)i, (long long)p->rows, (long long)p->columns, (long long)p->inner,
+            fail_msg("%s, %d bits%s: element %lld of %lld x %lld x %lld is %a, the definition "
+                     "gives %a",
+                     where, p->halves ? 4 : 8, p->has_least ? " with least values" : "", (long long)i, (long long)p->rows, (long long)p->columns, (long long)p->inner,
                      (double)got[i], (double)p->result[i]);
 }
 
@@ -159,9 +177,9 @@ static void every_instruction_set_gives_the_defined_bits(void **state)
         { 16, 33, 288 },      { 17, 16, 32 },       { 29, 3, 256 },         { 50, 35, 1056 },
         { 9, 2, MOST_INNER }, { MOST_ROWS, 35, 64 }
     };
-    for (size_t n = 0; n < 2 * (sizeof sizes / sizeof *sizes); n++) {
-        const int64_t *size = sizes[n / 2];
-        product p = make_of(size[0], size[1], size[2], n % 2);
+    for (size_t n = 0; n < FORMS * (sizeof sizes / sizeof *sizes); n++) {
+        const int64_t *size = sizes[n / FORMS];
+        product p = make_of(size[0], size[1], size[2], (form)(n % FORMS));
         compute(&p);
         for (size_t i = 0; i < ISAS; i++)
             for (int threads = 1; threads <= 3; threads += 2) {
@@ -177,9 +195,9 @@ static void every_instruction_set_gives_the_defined_bits(void **state)
 }
 
 /* With the smallest cache that may be asked for, packed rows come in several rounds. */
-static void try_a_small_cache(bool four_bits)
+static void try_a_small_cache(form of)
 {
-    product p = make_of(MOST_ROWS, 33, 1056, four_bits);
+    product p = make_of(MOST_ROWS, 33, 1056, of);
     compute(&p);
     setenv("GRADUS_L2", "64K", 1);
     for (size_t i = 0; i < ISAS; i++)
@@ -197,8 +215,8 @@ static void try_a_small_cache(bool four_bits)
 static void a_small_cache_gives_the_same_bits(void **state)
 {
     (void)state;
-    try_a_small_cache(false);
-    try_a_small_cache(true);
+    for (int of = 0; of < FORMS; of++)
+        try_a_small_cache((form)of);
 }
 
 /* Longest rows, of which no tile fits the scratch, and one fills it: a 1 in the last block. */
@@ -217,6 +235,11 @@ static void longest_rows_fit(gd_context *gd, int64_t rows)
     y = gd_quantized_linear(x, halves, gd_full(gd, GD_SHAPE(3, inner / 32), 2, GD_F16));
     assert_true(gd_item(gd_min(y, GD_ALL_AXES, false)) == 8.0);
     assert_true(gd_item(gd_max(y, GD_ALL_AXES, false)) == 8.0);
+    gd_tensor *both = gd_full(gd, GD_SHAPE(3, inner / 16), 2, GD_F16); /* d w - e */
+    assert_true(gd_item(gd_sum(gd_quantized_linear(x, values, both), GD_ALL_AXES, false)) ==
+                12.0 * 3 * (double)rows);
+    assert_true(gd_item(gd_sum(gd_quantized_linear(x, halves, both), GD_ALL_AXES, false)) ==
+                22.0 * 3 * (double)rows);
 }
 
 static void the_longest_row_fits(void **state)
@@ -241,14 +264,16 @@ static void strange_numbers_have_a_meaning(void **state)
         gd_context *gd = open_isa(isas[i], 1);
         if (!gd)
             continue;
-        gd_tensor *values = gd_full(gd, GD_SHAPE(2, 32), 1, GD_I8);
-        gd_tensor *scales = gd_full(gd, GD_SHAPE(2, 1), 0.5, GD_F16);
+        gd_tensor *values = gd_full(gd, GD_SHAPE(2, 32), 3, GD_I8);
+        gd_tensor *scales[2] = { gd_full(gd, GD_SHAPE(2, 1), 0.5, GD_F16),
+                                 gd_full(gd, GD_SHAPE(2, 2), 0.25, GD_F16) };
         for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
             float x[19 * 32] = { 0 }, y[38];
             x[32 + 13] = cases[c].x;
-            for (int rows = 3; rows <= 19; rows += 16) {
+            for (int n = 0; n < 4; n++) {
+                const int rows = n < 2 ? 3 : 19;
                 gd_tensor *r = gd_quantized_linear(gd_from_host(gd, GD_SHAPE(rows, 32), GD_F32, x),
-                                                   values, scales);
+                                                   values, scales[n % 2]);
                 assert_int_equal(gd_tensor_read(r, y, (size_t)rows * 2 * sizeof *y), GD_OK);
                 assert_true(y[0] == 0 && y[1] == 0 && y[4] == 0 && y[5] == 0);
                 assert_true(isnan(y[2]) == cases[c].is_nan && (y[2] == 0) == cases[c].is_zero);
@@ -266,20 +291,24 @@ static gd_tensor *dequantized(gd_context *gd, const product *p)
         gd_from_host(gd, GD_SHAPE(p->columns, p->inner), GD_I8, p->values); /* also of 4 bits */
     w = gd_cast(w, GD_F32);
     gd_tensor *blocks = gd_reshape(w, GD_SHAPE(p->columns, -1, 32));
-    gd_tensor *scaled = gd_mul(blocks, gd_unsqueeze(scales_of(gd, p, GD_F32), 2));
+    gd_tensor *by = gd_reshape(scales_of(gd, p, GD_F32),
+                               GD_SHAPE(p->columns, p->inner / 32, p->has_least ? 2 : 1));
+    gd_tensor *scaled = gd_mul(blocks, gd_slice(by, 2, 0, 1, 1));
+    if (p->has_least)
+        scaled = gd_sub(scaled, gd_slice(by, 2, 1, 2, 1));
     return gd_reshape(scaled, GD_SHAPE(p->columns, p->inner));
 }
 
 static void weights_are_what_they_stand_for(void **state)
 {
-    for (int four_bits = 0; four_bits < 2; four_bits++)
+    for (int of = 0; of < FORMS; of++)
         for (int i = 0; i < 2; i++) {
-            product p = make_of(5, 7, 96, four_bits);
+            product p = make_of(5, 7, 96, (form)of);
             gd_tensor *values = weights_of(*state, &p);
             gd_tensor *scales = scales_of(*state, &p, i ? GD_F16 : GD_F32);
             assert_same_bits(gd_dequantize(values, scales), dequantized(*state, &p));
             assert_null(gd_dequantize(values, gd_slice(scales, 1, 0, 2, 1)));
-            expect_error(GD_ERR_SHAPE, "and [.., in / 32] expected");
+            expect_error(GD_ERR_SHAPE, "and [.., in / 32], or [.., in / 16] with least values, expected");
             assert_null(gd_dequantize(gd_cast(values, GD_F32), scales));
             expect_error(GD_ERR_DTYPE, "the values are f32");
             release(&p);
@@ -287,10 +316,9 @@ static void weights_are_what_they_stand_for(void **state)
 }
 
 /* Rounding moves a number by half a step at most, 1/254 of the largest of its block. */
-static void rounding_stays_within_its_bound(void **state)
+static void round_within_the_bound(gd_context *gd, form of)
 {
-    gd_context *gd = *state;
-    product p = make(5, 11, 1056);
+    product p = make_of(5, 11, 1056, of);
     gd_tensor *x = x_of(gd, &p), *w = dequantized(gd, &p);
     gd_tensor *y = gd_quantized_linear(x, weights_of(gd, &p), scales_of(gd, &p, GD_F16));
     gd_tensor *exact = gd_matmul(gd_cast(x, GD_F64), gd_cast(gd_transpose(w, 0, 1), GD_F64));
@@ -304,9 +332,15 @@ static void rounding_stays_within_its_bound(void **state)
     release(&p);
 }
 
-static void try_gradients(gd_context *gd, bool four_bits)
+static void rounding_stays_within_its_bound(void **state)
 {
-    product p = make_of(5, 11, 96, four_bits);
+    for (int of = 0; of < FORMS; of++)
+        round_within_the_bound(*state, (form)of);
+}
+
+static void try_gradients(gd_context *gd, form of)
+{
+    product p = make_of(5, 11, 96, of);
     for (int rank = 1; rank <= 3; rank++) {
         gd_tensor *x =
             rank == 1 ? gd_contiguous(gd_reshape(gd_slice(x_of(gd, &p), 0, 0, 1, 1), GD_SHAPE(96)))
@@ -323,8 +357,8 @@ static void try_gradients(gd_context *gd, bool four_bits)
 
 static void x_has_the_gradient_of_the_product_and_weights_none(void **state)
 {
-    try_gradients(*state, false);
-    try_gradients(*state, true);
+    for (int of = 0; of < FORMS; of++)
+        try_gradients(*state, (form)of);
 }
 
 static void other_dtypes_of_x_are_taken_as_f32(void **state)
@@ -353,9 +387,9 @@ static void other_dtypes_of_weights_are_refused(void **state)
     assert_null(gd_quantized_linear(x, w, gd_cast(s, GD_BF16)));
     expect_error(GD_ERR_DTYPE, "i8 or u8, and f16 or f32, expected");
     assert_null(gd_quantized_linear(x, gd_cast(w, GD_U8), s));
-    expect_error(GD_ERR_SHAPE, "u8 [out, in / 2] and [out, in / 32] expected");
+    expect_error(GD_ERR_SHAPE, "u8 [out, in / 2] and [out, in / 32], or");
     assert_null(gd_quantized_linear(x, gd_zeros(gd, GD_SHAPE(3, 16), GD_I8), s));
-    expect_error(GD_ERR_SHAPE, "i8 [out, in] and [out, in / 32] expected");
+    expect_error(GD_ERR_SHAPE, "i8 [out, in] and [out, in / 32], or");
     const int64_t inner = (1 << 18) + 32;
     assert_null(gd_quantized_linear(gd_zeros(gd, GD_SHAPE(inner), GD_F32),
                                     gd_zeros(gd, GD_SHAPE(1, inner), GD_I8),

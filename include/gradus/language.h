@@ -72,8 +72,8 @@ GD_API void gd_language_model_release(gd_language_model *model);
  * GD_ERR_MEMORY. */
 typedef struct gd_language_load_options {
     size_t size GD_DEFAULT(sizeof(gd_language_load_options));
-    /* Matrices that a GGUF file has as Q8_0 or Q4_0 stay so in memory, and those of k-quants and Q5_0 as the same
-     * weights in 4 bits (Q2_K, Q3_K, Q4_K) or 8: buffers "….values" and "….scales" in place of
+    /* Matrices that a GGUF file has as Q8_0, Q4_0 or Q4_1 stay so in memory, and those of Q5_0, Q5_1 and k-quants as the
+     * same weights in 4 bits (Q2_K, Q3_K, Q4_K) or 8: buffers "….values" and "….scales" in place of
      * "….weight", and the model computes with gd_quantized_linear, whose rounding of
      * activations is part of it. Such a model generates; it is not saved, and its matrices are not
      * trained. A file without such matrices is read as ever, which a warning says. */

@@ -412,12 +412,13 @@ GD_API gd_tensor *gd_linear(gd_tensor *x, gd_tensor *weight, gd_tensor *bias);
 /* x [.., in] times weights of 8 bits, which stay so in memory: values i8 [out, in], in blocks of 32
  * along `in`, and scales f16 or f32 [out, in / 32]; weight[j][i] is values[j][i] * scales[j][i / 32],
  * as in GGUF's Q8_0. Or of 4 bits, as in its Q4_0: values u8 [out, in / 2], byte i of the 16 of a block
- * being 8 more than weight i in its low four bits, and than weight i + 16 in its high ones. Or with scales of two levels,
- * as k-quants have them: 256 weights share one scale d, or d and e, and each group of 32 or 16 among them has a scale k
- * from -128 to 127, and perhaps a least value l; weight i is d k w[i] - e l. For each 256 weights a row of values then has
- * their 256 or 128 bytes, k of each of the 8 or 16 groups, and l of each; of 4 bits with least values they are 0 to 15, not 8
- * more. Scales are [out, in / 256], or [out, in / 128] with d and e beside each other. The sizes of values and scales
- * tell which form they have.
+ * being 8 more than weight i in its low four bits, and than weight i + 16 in its high ones. Both may have least values, as
+ * in Q5_1 and Q4_1: scales are then [out, in / 16], d and e of each block beside each other, and weight i is d w[i] - e; of 4
+ * bits w is 0 to 15, not 8 more. Or with scales of two levels, as k-quants have them: 256 weights share one scale d, or d and
+ * e, and each group of 32 or 16 among them has a scale k from -128 to 127, and with e a least value l; weight i is
+ * d k w[i] - e l. For each 256 weights a row of values then has their 256 or 128 bytes, k of each of the 8 or 16 groups, and l
+ * of each. Scales are [out, in / 256], or [out, in / 128] with d and e beside each other. The sizes of values and scales tell
+ * which form they have.
  *
  * x is rounded to 8 bits, too: each block of 32 to multiples of a 127th of its
  * largest magnitude; products of a block are summed exactly, blocks in f32, with the same bits on all

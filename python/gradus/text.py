@@ -96,7 +96,7 @@ class Tokenizer:
 
 def load_model(path: Any, quantized: bool = False) -> _objects.LanguageModel:
     """A language model from a file: GPT-2's safetensors, GGUF (gpt2, llama), llama2.c's checkpoint, or what save() of one wrote.
-    quantized: matrices that a GGUF file has as Q8_0, Q5_0, Q4_0 or k-quants stay in 8 or 4 bits in memory, and are computed with in 8 bits."""
+    quantized: matrices that a GGUF file has as Q8_0, Q5_1, Q5_0, Q4_1, Q4_0 or k-quants stay in 8 or 4 bits in memory, and are computed with in 8 bits."""
     return _objects.LanguageModel.load(path, quantized=quantized)
 
 

@@ -9,7 +9,7 @@
 enum { GD_QUANTIZED_BLOCK = 32, GD_QUANTIZED_LARGE = 256, GD_QUANTIZED_GROUPS = 16 /* at most */ };
 
 /* Weights in blocks of 32, or in large blocks of 256 with groups of 16 or 32, which have scales and
- * perhaps least values of their own, one byte each. */
+ * perhaps least values of their own, one byte each. Both may have least values: a second scale. */
 typedef struct gd_quantized_form {
     bool four_bits, has_least;
     int groups;  /* of a large block: 16 or 8; 0: blocks of 32 */
@@ -40,7 +40,7 @@ static inline bool gd_quantized_form_of(bool four_bits, int64_t bytes, int64_t s
     static const struct {
         int groups;
         bool has_least;
-    } kinds[] = { { 0, false }, { 16, false }, { 8, false }, { 16, true }, { 8, true } };
+    } kinds[] = { { 0, false }, { 0, true }, { 16, false }, { 8, false }, { 16, true }, { 8, true } };
     for (int i = 0; i < (int)(sizeof kinds / sizeof *kinds); i++) {
         *out = gd_quantized_form_make(four_bits, kinds[i].groups, kinds[i].has_least);
         if (scales % out->scales == 0 && bytes == scales / out->scales * out->bytes)

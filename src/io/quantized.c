@@ -53,50 +53,102 @@ static void write_bf16(const float *values, unsigned char *block)
 enum { SMALL = 32, HALF = SMALL / 2 };
 
 /* Q4_*: d (m) and the numbers in two halves. Q5_*: between them 32 bits, the fifth of each number. */
-static void read_small(const unsigned char *quants, const unsigned char *fifth, int offset, float d,
-                       float *out)
+static void take_small(const unsigned char *block, const unsigned char *fifth,
+                       const unsigned char *quants, int offset, gd_k_block *to)
 {
+    to->d = gd_block_bits(block);
+    to->dmin = 0;
     for (int i = 0; i < SMALL; i++) {
         int q = i < HALF ? quants[i] & 15 : quants[i - HALF] >> 4;
         q |= fifth ? (fifth[i / 8] >> (i % 8) & 1) << 4 : 0;
-        out[i] = d * (float)(q - offset);
+        to->q[i] = q - offset;
     }
 }
 
-static void read_small_from(const unsigned char *block, const unsigned char *fifth,
-                            const unsigned char *quants, float *out)
+/* The f16 m is added: its sign is turned. */
+static void take_small_from(const unsigned char *block, const unsigned char *fifth,
+                            const unsigned char *quants, gd_k_block *to)
 {
-    float m = gd_block_half(block + 2);
-    read_small(quants, fifth, 0, gd_block_half(block), out);
+    take_small(block, fifth, quants, 0, to);
+    to->dmin = (uint16_t)(gd_block_bits(block + 2) ^ 0x8000);
+}
+
+void gd_q4_0_take(const unsigned char *block, gd_k_block *to)
+{
+    take_small(block, NULL, block + 2, 8, to);
+}
+
+void gd_q4_1_take(const unsigned char *block, gd_k_block *to)
+{
+    take_small_from(block, NULL, block + 4, to);
+}
+
+void gd_q5_0_take(const unsigned char *block, gd_k_block *to)
+{
+    take_small(block, block + 2, block + 6, 16, to);
+}
+
+void gd_q5_1_take(const unsigned char *block, gd_k_block *to)
+{
+    take_small_from(block, block + 4, block + 8, to);
+}
+
+void gd_q8_0_take(const unsigned char *block, gd_k_block *to)
+{
+    to->d = gd_block_bits(block);
+    to->dmin = 0;
     for (int i = 0; i < SMALL; i++)
-        out[i] += m;
+        to->q[i] = (signed char)block[2 + i];
+}
+
+static void read_small(const gd_k_block *b, float *out)
+{
+    const float d = gd_f16_to_f32(b->d);
+    for (int i = 0; i < SMALL; i++)
+        out[i] = d * (float)b->q[i];
+}
+
+static void read_small_from(const gd_k_block *b, float *out)
+{
+    const float least = gd_f16_to_f32(b->dmin);
+    read_small(b, out);
+    for (int i = 0; i < SMALL; i++)
+        out[i] -= least;
 }
 
 static void read_q4_0(const unsigned char *block, float *out)
 {
-    read_small(block + 2, NULL, 8, gd_block_half(block), out);
+    gd_k_block b;
+    gd_q4_0_take(block, &b);
+    read_small(&b, out);
 }
 
 static void read_q4_1(const unsigned char *block, float *out)
 {
-    read_small_from(block, NULL, block + 4, out);
+    gd_k_block b;
+    gd_q4_1_take(block, &b);
+    read_small_from(&b, out);
 }
 
 static void read_q5_0(const unsigned char *block, float *out)
 {
-    read_small(block + 6, block + 2, 16, gd_block_half(block), out);
+    gd_k_block b;
+    gd_q5_0_take(block, &b);
+    read_small(&b, out);
 }
 
 static void read_q5_1(const unsigned char *block, float *out)
 {
-    read_small_from(block, block + 4, block + 8, out);
+    gd_k_block b;
+    gd_q5_1_take(block, &b);
+    read_small_from(&b, out);
 }
 
 static void read_q8_0(const unsigned char *block, float *out)
 {
-    float d = gd_block_half(block);
-    for (int i = 0; i < SMALL; i++)
-        out[i] = (float)(signed char)block[2 + i] * d;
+    gd_k_block b;
+    gd_q8_0_take(block, &b);
+    read_small(&b, out);
 }
 
 /* The numbers x * id + shift, cut, from 0 to most, in two halves, and their fifth bits. */

@@ -1,4 +1,5 @@
-/* io/quantized_k.h: the rows of the k-quants in the table of io/quantized.c, and what all formats share. */
+/* io/quantized_k.h: the rows of the k-quants in the table of io/quantized.c, what all formats share, and blocks taken
+ * apart. */
 #ifndef GD_IO_QUANTIZED_K_H
 #define GD_IO_QUANTIZED_K_H
 
@@ -49,6 +50,13 @@ typedef struct gd_k_block {
     int scale[16], least[16], q[256];
 } gd_k_block;
 
+/* Of 32 numbers, d * q[i] - dmin; there are no groups. */
+void gd_q4_0_take(const unsigned char *block, gd_k_block *to);
+void gd_q4_1_take(const unsigned char *block, gd_k_block *to);
+void gd_q5_0_take(const unsigned char *block, gd_k_block *to);
+void gd_q5_1_take(const unsigned char *block, gd_k_block *to);
+void gd_q8_0_take(const unsigned char *block, gd_k_block *to);
+/* Of 256. */
 void gd_q2_k_take(const unsigned char *block, gd_k_block *to);
 void gd_q3_k_take(const unsigned char *block, gd_k_block *to);
 void gd_q4_k_take(const unsigned char *block, gd_k_block *to);

@@ -1,13 +1,8 @@
 /* io/quantized_store.c: blocks of GGUF files as operands of gd_quantized_linear, whose forms stand in
- * base/quantized_form.h. Those of Q8_0 and Q4_0 are taken as they are, Q5_0's in 8 bits. k-quants become large blocks with
- * numbers of 4 or 8 bits, and what their groups have a byte each: the same weights, in more bytes where they had
- * 2, 3, 5 or 6 bits. Start at gd_block_store(). */
+ * base/quantized_form.h. Numbers have 4 or 8 bits; k-quants become large blocks, and what their groups have a byte
+ * each: the same weights, in more bytes where they had 2, 3, 5 or 6 bits. Start at gd_block_store(). */
 #include "io/quantized.h"
 #include "io/quantized_k.h"
-
-#include <string.h>
-
-enum { LARGE = GD_QUANTIZED_LARGE };
 
 typedef struct kept_type {
     gd_gguf_type type;
@@ -17,9 +12,11 @@ typedef struct kept_type {
 } kept_type;
 
 static const kept_type kept_types[] = {
-    { GD_GGUF_Q8_0, false, false, 0, NULL },
-    { GD_GGUF_Q5_0, false, false, 0, NULL },
-    { GD_GGUF_Q4_0, true, false, 0, NULL },
+    { GD_GGUF_Q8_0, false, false, 0, gd_q8_0_take },
+    { GD_GGUF_Q5_0, false, false, 0, gd_q5_0_take },
+    { GD_GGUF_Q5_1, false, true, 0, gd_q5_1_take },
+    { GD_GGUF_Q4_0, true, false, 0, gd_q4_0_take },
+    { GD_GGUF_Q4_1, true, true, 0, gd_q4_1_take },
     { GD_GGUF_Q2_K, true, true, 16, gd_q2_k_take },
     { GD_GGUF_Q3_K, true, false, 16, gd_q3_k_take },
     { GD_GGUF_Q4_K, true, true, 8, gd_q4_k_take },
@@ -47,7 +44,7 @@ bool gd_block_form_of(gd_gguf_type type, gd_quantized_form *out)
 bool gd_block_forms_join(const gd_quantized_form *a, const gd_quantized_form *b,
                          gd_quantized_form *out)
 {
-    if (!a->groups != !b->groups || (!a->groups && a->four_bits != b->four_bits))
+    if (!a->groups != !b->groups)
         return false;
     *out = gd_quantized_form_make(a->four_bits && b->four_bits && a->has_least == b->has_least,
                                   a->groups > b->groups ? a->groups : b->groups,
@@ -58,23 +55,14 @@ bool gd_block_forms_join(const gd_quantized_form *a, const gd_quantized_form *b,
 static void store_numbers(const gd_k_block *b, const gd_quantized_form *form, unsigned char *values)
 {
     if (!form->four_bits) {
-        for (int i = 0; i < LARGE; i++)
+        for (int i = 0; i < form->numbers; i++)
             values[i] = (unsigned char)b->q[i];
         return;
     }
     const int offset = form->has_least ? 0 : 8;
-    for (int i = 0; i < LARGE / 2; i++) {
+    for (int i = 0; i < form->numbers; i++) {
         const int *q = b->q + i / 16 * 32 + i % 16; /* and that 16 further */
         values[i] = (unsigned char)((q[0] + offset) | (q[16] + offset) << 4);
-    }
-}
-
-/* Bit i of the first four bytes is the fifth of number i; the others as Q4_0's, all 16 more than they are. */
-static void store_five_bits(const unsigned char *from, unsigned char *values)
-{
-    for (int i = 0; i < 32; i++) {
-        const int four = i < 16 ? from[4 + i] & 15 : from[4 + i - 16] >> 4;
-        values[i] = (unsigned char)((four | (from[i / 8] >> i % 8 & 1) << 4) - 16);
     }
 }
 
@@ -82,20 +70,12 @@ void gd_block_store(gd_gguf_type type, const gd_quantized_form *form, const unsi
                     unsigned char *values, uint16_t *scales)
 {
     const kept_type *t = find_type(type);
-    if (!form->groups) {
-        scales[0] = gd_block_bits(block);
-        if (type == GD_GGUF_Q5_0)
-            store_five_bits(block + 2, values);
-        else
-            memcpy(values, block + 2, (size_t)form->bytes);
-        return;
-    }
     gd_k_block b;
     t->take(block, &b);
-    store_numbers(&b, form, values);
     scales[0] = b.d;
     if (form->has_least)
         scales[1] = b.dmin;
+    store_numbers(&b, form, values);
     for (int g = 0; g < form->groups; g++) {
         const int from = g * t->groups / form->groups;
         values[form->numbers + g] = (unsigned char)b.scale[from];

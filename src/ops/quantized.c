@@ -18,11 +18,16 @@
  * each step rounded to f32. The sum of a block is below 2^24, so nothing of it is lost; there is no
  * fused multiply-add. So all instruction sets, devices and numbers of threads give the same bits.
  *
+ * Blocks may have a least value e beside the scale d: a weight is d * w - e, as GGUF's Q4_1 and Q5_1 have
+ * it, whose m is -e. Scales are then d and e of one block after the other, and w of 4 bits are as they are,
+ * 0 to 15, not 8 more. Of these
+ *
+ *     term b = (s_b * d) * float(sum of q * w, exact) - (s_b * e) * float(sum of q, exact)
+ *
  * Scales may have two levels, as those of GGUF's k-quants: 256 weights share a scale d, and with least
  * values a second, e; groups of 32 or of 16 among them have a scale k and a least value l each, whole
  * numbers of 8 bits with sign. A weight is d * k * w - e * l. Its row of values has for each 256 weights
- * their bytes as above (of 4 bits those with least values are as they are, 0 to 15, not 8 more), then k of
- * each group, then l of each; scales are d, or d and e. Of these
+ * their bytes as above, then k of each group, then l of each; scales are d, or d and e. Of these
  *
  *     term b = (s_b * d) * float(sum of k * q * w, exact) - (s_b * e) * float(sum of l * q, exact)
  *
@@ -43,8 +48,9 @@ static bool is_scale(gd_dtype dtype)
 
 /* By how many weights a value holds. */
 static const char *const shapes_of[] = {
-    [1] = "[.., in], i8 [out, in] and [out, in / 32] expected",
-    [2] = "[.., in], u8 [out, in / 2] and [out, in / 32] expected",
+    [1] = "[.., in], i8 [out, in] and [out, in / 32], or [out, in / 16] with least values, expected",
+    [2] = "[.., in], u8 [out, in / 2] and [out, in / 32], or [out, in / 16] with least values, "
+          "expected",
 };
 
 static gd_status fail_shapes(const gd_layout *const *in, const char *why)
@@ -104,11 +110,13 @@ static gd_shape split_last(gd_shape shape, int64_t first, int64_t second)
 static gd_tensor *in_blocks(gd_tensor *values, gd_tensor *scales, const gd_quantized_form *form)
 {
     const gd_shape shape = gd_layout_shape(&scales->layout);
-    const int last = shape.rank - 1;
-    gd_tensor *numbers = gd_reshape(values, split_last(shape, shape.dim[last], form->bytes));
+    const int64_t blocks = shape.dim[shape.rank - 1] / form->scales;
+    gd_tensor *numbers = gd_reshape(values, split_last(shape, blocks, form->bytes));
+    gd_tensor *by = gd_reshape(scales, split_last(shape, blocks, form->scales));
     if (form->four_bits)
-        numbers = both_halves(numbers, -8);
-    return gd_mul(numbers, gd_unsqueeze(scales, last + 1));
+        numbers = both_halves(numbers, form->has_least ? 0 : -8);
+    numbers = gd_mul(numbers, gd_slice(by, -1, 0, 1, 1));
+    return form->has_least ? gd_sub(numbers, gd_slice(by, -1, 1, 2, 1)) : numbers;
 }
 
 /* Bytes from … of the large blocks [.., bytes] as numbers with a sign, one for each group: [.., groups, 1]. */
@@ -185,7 +193,7 @@ gd_tensor *gd_dequantize(gd_tensor *values, gd_tensor *scales)
     if (!are_blocks(v, s))
         return gd_fail_null(GD_ERR_SHAPE,
                             "gd_dequantize: values %s with scales %s; i8 [.., in] or u8 [.., in / "
-                            "2], and [.., in / 32] expected",
+                            "2], and [.., in / 32], or [.., in / 16] with least values, expected",
                             gd_layout_text(v, values_text), gd_layout_text(s, scales_text));
     return GD_AS("gd_dequantize", numbers_of(values, scales));
 }

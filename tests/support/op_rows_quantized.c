@@ -14,6 +14,11 @@ static const op_case quantized_linear_cases[] = {
     { .shape = { SHAPE(5, 64), SHAPE(7, 32), SHAPE(7, 2) } },
     { .shape = { SHAPE(2, 3, 288), SHAPE(19, 144), SHAPE(19, 9) } },
     { .shape = { SHAPE(288), SHAPE(3, 144), SHAPE(3, 9) } },
+    /* with least values: 8 bits, and 4 */
+    { .shape = { SHAPE(5, 64), SHAPE(7, 64), SHAPE(7, 4) } },
+    { .shape = { SHAPE(2, 3, 288), SHAPE(19, 288), SHAPE(19, 18) } },
+    { .shape = { SHAPE(5, 64), SHAPE(7, 32), SHAPE(7, 4) } },
+    { .shape = { SHAPE(2, 3, 288), SHAPE(19, 144), SHAPE(19, 18) } },
     /* scales of two levels: 4 and 8 bits, 16 and 8 groups, without and with least values */
     { .shape = { SHAPE(5, 256), SHAPE(7, 144), SHAPE(7, 1) } },
     { .shape = { SHAPE(2, 3, 512), SHAPE(19, 272), SHAPE(19, 2) } },

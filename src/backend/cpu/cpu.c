@@ -40,7 +40,7 @@ typedef struct isa_kernels {
             gd_cpu_register_softmax_##isa, gd_cpu_register_norm_##isa,                       \
             gd_cpu_register_attention_##isa, gd_cpu_register_recurrent_##isa,                \
             gd_cpu_register_pooling_##isa, &gd_gemm_f32_##isa, &gd_gemm_f64_##isa,           \
-            { gd_quantize_rows_##isa, gd_quantized_columns_##isa, &gd_quantized_tiles_##isa, \
+            { gd_quantize_rows_##isa, gd_quantized_columns_##isa, gd_quantized_tiles_##isa,  \
               gd_grouped_tiles_##isa },                                                      \
             &gd_conv_f32_##isa                                                               \
     }
@@ -146,13 +146,13 @@ static void fill_table(gd_cpu_device *cpu)
 #ifdef GD_HAVE_AVX512_VNNI
     if (cpu->isa == GD_ISA_AVX512 && gd_cpu_may_use(GD_CPU_AVX512_VNNI))
         cpu->quantized = (gd_quantized_kernels){ gd_quantize_rows_vnni, gd_quantized_columns_vnni,
-                                                 &gd_quantized_tiles_vnni, gd_grouped_tiles_vnni };
+                                                 gd_quantized_tiles_vnni, gd_grouped_tiles_vnni };
 #endif
 #ifdef GD_HAVE_NEON_DOTPROD
     if (cpu->isa == GD_ISA_NEON && gd_cpu_may_use(GD_CPU_NEON_DOTPROD))
         cpu->quantized =
             (gd_quantized_kernels){ gd_quantize_rows_dotprod, gd_quantized_columns_dotprod,
-                                    &gd_quantized_tiles_dotprod, chosen->quantized.grouped };
+                                    gd_quantized_tiles_dotprod, chosen->quantized.grouped };
 #endif
     cpu->conv_f32 = chosen->conv_f32;
 #ifdef GD_HAVE_AVX512

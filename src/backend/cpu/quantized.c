@@ -168,8 +168,8 @@ static job job_of(const gd_kernel_call *call)
               .rows = count ? count / w->shape[0] : 0 };
     const int64_t scales = call->in[2].layout->shape[1];
     (void)gd_quantized_form_of(w->dtype == GD_U8, w->shape[1], scales, &j.weights.form);
-    j.tiles =
-        j.weights.form.groups ? j.kernels->grouped + j.weights.form.has_least : j.kernels->tiles;
+    j.tiles = (j.weights.form.groups ? j.kernels->grouped : j.kernels->tiles) +
+              j.weights.form.has_least;
     j.blocks = gd_quantized_inner(&j.weights.form, scales) / GD_QUANTIZED_BLOCK;
     return j;
 }

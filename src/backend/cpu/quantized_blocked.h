@@ -7,11 +7,11 @@
  * gives is added to those before it as soon as the definition has both.
  *
  * A block of packed rows is values [ROWS][32] and scales f32 [ROWS], and one of packed weights
- * values [DWORDS][LANES] in units of 4 bytes and scales f32 [LANES]. With VNNI values are bytes, those
- * of weights 128 more than they are, as VPDPBUSD wants its first operand: sums begin with
- * starts i32 [ROWS], -128 times the sum of the row's block. With SDOT they are bytes as they are.
- * Elsewhere they are 16 bits, of which one instruction adds the products of two neighbours: no sum leaves
- * 32 bits.
+ * values [DWORDS][LANES] in units of 4 bytes and scales f32 [LANES], and the scales of least values where
+ * there are such. With VNNI values are bytes, those of weights 128 more than they are, as VPDPBUSD wants
+ * its first operand: sums begin with sums i32 [ROWS], those of the row's block times -128. With SDOT they
+ * are bytes as they are. Elsewhere they are 16 bits, of which one instruction adds the products of two
+ * neighbours: no sum leaves 32 bits.
  *
  * Where scales have two levels weights are packed times the scales of their groups, which always takes 16 bits, and
  * with the two least values of a block, for the two sums of a block of x. */
@@ -19,13 +19,16 @@
 
 #if defined(WITH_VNNI)
 typedef int8_t packed;
-#define OFFSET 128
+#define OFFSET     128
+#define SUMS_TIMES (-OFFSET)
 #elif defined(WITH_DOTPROD)
 typedef int8_t packed;
-#define OFFSET 0
+#define OFFSET     0
+#define SUMS_TIMES 1
 #else
 typedef int16_t packed;
-#define OFFSET 0
+#define OFFSET     0
+#define SUMS_TIMES 1
 #endif
 #define DWORDS (BLOCK * (int)sizeof(packed) / 4) /* of a block of a row */
 #ifdef GD_ISA_AVX512_BUILD
@@ -44,13 +47,18 @@ typedef int16_t packed;
 typedef struct packed_rows {
     packed values[ROWS][BLOCK];
     float scales[ROWS];
-    int32_t starts[ROWS];
+    int32_t sums[ROWS]; /* times SUMS_TIMES */
 } packed_rows;
 
 typedef struct packed_columns {
     int32_t values[DWORDS][VLANES];
     float scales[VLANES];
 } packed_columns;
+
+typedef struct packed_columns_with_least {
+    packed_columns columns;
+    float minus_least_scales[VLANES];
+} packed_columns_with_least;
 
 #ifndef WITH_DOTPROD
 #define WITH_GROUPS 1
@@ -69,7 +77,7 @@ typedef struct grouped_columns {
 #endif
 
 /* What a tile is made of. */
-enum kind { IN_BLOCKS, IN_GROUPS, WITH_LEAST };
+enum kind { IN_BLOCKS, IN_BLOCKS_WITH_LEAST, IN_GROUPS, IN_GROUPS_WITH_LEAST };
 
 /* The lanes in the order in which they are added, and the blocks of one. */
 static const int turns[LANES] = { 0, 4, 2, 6, 1, 5, 3, 7 };
@@ -263,7 +271,7 @@ INLINE void pack_row(const float *x, packed_rows *to, int row)
         to->values[row][i] = (packed)values[i];
         sum += values[i];
     }
-    to->starts[row] = -OFFSET * sum;
+    to->sums[row] = SUMS_TIMES * sum;
 }
 
 /* Rows of x, up to ROWS of them, zeros for those that lack. */
@@ -279,16 +287,16 @@ static void pack_rows(const float *x, int64_t rows, int64_t blocks, void *packed
         }
 }
 
-/* A block of weights of 4 bits in 8. */
-INLINE void widen(const uint8_t *w, int8_t *to)
+/* A block of weights of 4 bits, `offset` more than they are, in 8. */
+INLINE void widen(const uint8_t *w, int8_t offset, int8_t *to)
 {
 #ifdef WITH_AVX2
-    const __m256i eight = _mm256_set1_epi8(8);
-    _mm256_storeu_si256((__m256i *)to, _mm256_sub_epi8(unpack_halves(w), eight));
+    const __m256i numbers = _mm256_sub_epi8(unpack_halves(w), _mm256_set1_epi8(offset));
+    _mm256_storeu_si256((__m256i *)to, numbers);
 #else
     for (int i = 0; i < BLOCK / 2; i++) {
-        to[i] = (int8_t)((w[i] & 15) - 8);
-        to[i + BLOCK / 2] = (int8_t)((w[i] >> 4) - 8);
+        to[i] = (int8_t)((w[i] & 15) - offset);
+        to[i + BLOCK / 2] = (int8_t)((w[i] >> 4) - offset);
     }
 #endif
 }
@@ -302,7 +310,7 @@ INLINE void find_blocks(const gd_quantized_weights *w, int64_t at, int64_t colum
     for (int64_t j = 0; j < columns; j++) {
         const uint8_t *block = w->values + (at + j * blocks) * weight_bytes(w->form.four_bits);
         if (w->form.four_bits)
-            widen(block, room[j]);
+            widen(block, w->form.has_least ? 0 : 8, room[j]);
         found[j] = w->form.four_bits ? room[j] : (const int8_t *)block;
     }
     for (int64_t j = columns; j < VLANES; j++)
@@ -332,22 +340,34 @@ INLINE void pack_values(const int8_t *const w[VLANES], packed_columns *to)
     }
 }
 
-/* The scales of those blocks. */
-INLINE void pack_scales(const gd_quantized_weights *w, int64_t at, int64_t columns, int64_t blocks,
+/* Scales `stride` apart, the first of them scale `at`; zeros for those that lack. */
+INLINE void pack_scales(const gd_quantized_weights *w, int64_t at, int64_t columns, int64_t stride,
                         float *to)
 {
 #ifdef WITH_AVX2
     if (w->half_scales) {
         uint16_t bits[VLANES] = { 0 };
         for (int64_t j = 0; j < columns; j++)
-            bits[j] = ((const uint16_t *)w->scales)[at + j * blocks];
+            bits[j] = ((const uint16_t *)w->scales)[at + j * stride];
         for (int64_t j = 0; j < VLANES; j += LANES)
             _mm256_storeu_ps(to + j, read_scales(bits, true, j));
         return;
     }
 #endif
     for (int64_t j = 0; j < VLANES; j++)
-        to[j] = j < columns ? read_scale(w->scales, w->half_scales, at + j * blocks) : 0;
+        to[j] = j < columns ? read_scale(w->scales, w->half_scales, at + j * stride) : 0;
+}
+
+/* Block `at` of the weights, and those of further columns. */
+INLINE void pack_block(const gd_quantized_weights *w, int64_t at, int64_t columns, int64_t blocks,
+                       packed_columns *to)
+{
+    const int64_t scales = w->form.scales;
+    int8_t room[VLANES][BLOCK];
+    const int8_t *found[VLANES];
+    find_blocks(w, at, columns, blocks, room, found);
+    pack_values(found, to);
+    pack_scales(w, at * scales, columns, blocks * scales, to->scales);
 }
 
 /* Columns of the result, rows of the weights, up to LANES from `first` on; zeros for those that lack.
@@ -356,14 +376,23 @@ static void pack_columns(const gd_quantized_weights *w, int64_t first, int64_t c
                          int64_t blocks, void *packed_to)
 {
     packed_columns *to = packed_to;
-    int8_t room[VLANES][BLOCK];
-    const int8_t *found[VLANES];
+    for (int turn = 0; turn < LANES; turn++)
+        for (int64_t b = turns[turn]; b < blocks; b += LANES)
+            pack_block(w, first * blocks + b, columns, blocks, to++);
+}
+
+static void pack_columns_with_least(const gd_quantized_weights *w, int64_t first, int64_t columns,
+                                    int64_t blocks, void *packed_to)
+{
+    packed_columns_with_least *to = packed_to;
     for (int turn = 0; turn < LANES; turn++)
         for (int64_t b = turns[turn]; b < blocks; b += LANES, to++) {
             const int64_t at = first * blocks + b;
-            find_blocks(w, at, columns, blocks, room, found);
-            pack_values(found, to);
-            pack_scales(w, at, columns, blocks, to->scales);
+            float least[VLANES];
+            pack_block(w, at, columns, blocks, &to->columns);
+            pack_scales(w, 2 * at + 1, columns, 2 * blocks, least);
+            for (int j = 0; j < VLANES; j++)
+                to->minus_least_scales[j] = -least[j];
         }
 }
 
@@ -478,13 +507,14 @@ static void pack_grouped_columns(const gd_quantized_weights *w, int64_t first, i
 
 /* ---- products ---- */
 
-/* Add the terms of one block, of the first `rows` rows. */
-INLINE void add_block(const packed_rows *x, const packed_columns *w, const int rows, vf32 *lane)
+/* Add the terms of one block, of the first `rows` rows. `minus_least_scales`: of its columns, or NULL. */
+INLINE void add_block(const packed_rows *x, const packed_columns *w,
+                      const float *minus_least_scales, const int rows, vf32 *lane)
 {
     vint sum[ROWS];
     GD_SIMD_UNROLL
     for (int i = 0; i < rows; i++)
-        sum[i] = int_set1(OFFSET ? x->starts[i] : 0);
+        sum[i] = int_set1(OFFSET ? x->sums[i] : 0);
     GD_SIMD_UNROLL
     for (int at = 0; at < DWORDS; at++) {
         const vint weights = int_load(w->values[at]);
@@ -495,11 +525,17 @@ INLINE void add_block(const packed_rows *x, const packed_columns *w, const int r
             sum[i] = int_dot(sum[i], weights, int_set1(four));
         }
     }
-    const vf32 scales = vf32_load(w->scales);
+    const vf32 d = vf32_load(w->scales);
     GD_SIMD_UNROLL
     for (int i = 0; i < rows; i++) {
-        const vf32 scale = vf32_mul(vf32_set1(x->scales[i]), scales);
-        lane[i] = vf32_add(lane[i], vf32_mul(scale, int_to_float(sum[i])));
+        const vf32 scale = vf32_set1(x->scales[i]);
+        vf32 term = vf32_mul(vf32_mul(scale, d), int_to_float(sum[i]));
+        if (minus_least_scales) {
+            const vf32 of_x = vf32_set1((float)x->sums[i] * (1.0f / SUMS_TIMES)); /* exact */
+            const vf32 minus_e = vf32_load(minus_least_scales);
+            term = vf32_add(term, vf32_mul(vf32_mul(scale, minus_e), of_x));
+        }
+        lane[i] = vf32_add(lane[i], term);
     }
 }
 
@@ -571,7 +607,7 @@ INLINE void multiply_rows(const void *packed_x, const void *packed_w, int64_t bl
 {
     const packed_rows *x = packed_x;
     const packed_columns *w = packed_w;
-    (void)kind;
+    const packed_columns_with_least *w_with_least = packed_w;
 #ifdef WITH_GROUPS
     const grouped_rows *grouped_x = packed_x;
     const grouped_columns *grouped_w = packed_w;
@@ -583,12 +619,18 @@ INLINE void multiply_rows(const void *packed_x, const void *packed_w, int64_t bl
             lane[i] = vf32_zero();
         for (int64_t n = blocks_of_lane(blocks, turns[turn]); n > 0; n--) {
 #ifdef WITH_GROUPS
-            if (kind != IN_BLOCKS) {
-                add_grouped(grouped_x++, grouped_w++, rows, kind == WITH_LEAST, lane);
+            if (kind == IN_GROUPS || kind == IN_GROUPS_WITH_LEAST) {
+                add_grouped(grouped_x++, grouped_w++, rows, kind == IN_GROUPS_WITH_LEAST, lane);
                 continue;
             }
 #endif
-            add_block(x++, w++, rows, lane);
+            if (kind == IN_BLOCKS) {
+                add_block(x++, w++, NULL, rows, lane);
+            } else {
+                add_block(x++, &w_with_least->columns, w_with_least->minus_least_scales, rows,
+                          lane);
+                w_with_least++;
+            }
         }
         fold(lane, turn, rows, waiting);
     }
@@ -615,14 +657,22 @@ static void multiply(const void *x, const void *w, int64_t blocks, int64_t rows,
     multiply_kind(x, w, blocks, rows, columns, IN_BLOCKS, out, stride);
 }
 
-const gd_quantized_tiles NAME(gd_quantized_tiles) = { .rows = ROWS,
-                                                      .columns = VLANES,
-                                                      .many_rows = MANY_ROWS,
-                                                      .row_bytes = sizeof(packed_rows),
-                                                      .column_bytes = sizeof(packed_columns),
-                                                      .pack_rows = pack_rows,
-                                                      .pack_columns = pack_columns,
-                                                      .multiply = multiply };
+static void multiply_with_least(const void *x, const void *w, int64_t blocks, int64_t rows,
+                                int64_t columns, float *out, int64_t stride)
+{
+    multiply_kind(x, w, blocks, rows, columns, IN_BLOCKS_WITH_LEAST, out, stride);
+}
+
+#define TILES(of_columns, pack, of)                                                  \
+    {                                                                                \
+        .rows = ROWS, .columns = VLANES, .many_rows = MANY_ROWS,                     \
+        .row_bytes = sizeof(packed_rows), .column_bytes = sizeof(of_columns),        \
+        .pack_rows = pack_rows, .pack_columns = pack, .multiply = of                 \
+    }
+const gd_quantized_tiles NAME(gd_quantized_tiles)[2] = {
+    TILES(packed_columns, pack_columns, multiply),
+    TILES(packed_columns_with_least, pack_columns_with_least, multiply_with_least)
+};
 
 #ifdef WITH_GROUPS
 static void multiply_grouped(const void *x, const void *w, int64_t blocks, int64_t rows,
@@ -631,10 +681,10 @@ static void multiply_grouped(const void *x, const void *w, int64_t blocks, int64
     multiply_kind(x, w, blocks, rows, columns, IN_GROUPS, out, stride);
 }
 
-static void multiply_with_least(const void *x, const void *w, int64_t blocks, int64_t rows,
-                                int64_t columns, float *out, int64_t stride)
+static void multiply_grouped_with_least(const void *x, const void *w, int64_t blocks,
+                                        int64_t rows, int64_t columns, float *out, int64_t stride)
 {
-    multiply_kind(x, w, blocks, rows, columns, WITH_LEAST, out, stride);
+    multiply_kind(x, w, blocks, rows, columns, IN_GROUPS_WITH_LEAST, out, stride);
 }
 
 #define GROUPED_TILES(of)                                                                    \
@@ -644,5 +694,5 @@ static void multiply_with_least(const void *x, const void *w, int64_t blocks, in
         .pack_rows = pack_grouped_rows, .pack_columns = pack_grouped_columns, .multiply = of \
     }
 const gd_quantized_tiles NAME(gd_grouped_tiles)[2] = { GROUPED_TILES(multiply_grouped),
-                                                       GROUPED_TILES(multiply_with_least) };
+                                                       GROUPED_TILES(multiply_grouped_with_least) };
 #endif

@@ -97,6 +97,11 @@ INLINE int64_t weight_bytes(bool four_bits)
     return four_bits ? BLOCK / 2 : BLOCK;
 }
 
+INLINE bool too_large(const operands *o)
+{
+    return o->four_bits && !o->has_least;
+}
+
 #ifdef WITH_AVX2
 /* The weights of a block that are 8 more than they are, in 4 bits each. */
 INLINE __m256i unpack_halves(const uint8_t *w)
@@ -147,7 +152,7 @@ INLINE int32_t block_sum(const operands *o, int64_t b)
     __m128i sum = _mm_add_epi32(_mm256_castsi256_si128(lanes), _mm256_extracti128_si256(lanes, 1));
     sum = _mm_add_epi32(sum, _mm_shuffle_epi32(sum, 0x4e));
     sum = _mm_add_epi32(sum, _mm_shuffle_epi32(sum, 0xb1));
-    return _mm_cvtsi128_si32(sum) - (o->four_bits ? 8 * o->x_sums[b] : 0);
+    return _mm_cvtsi128_si32(sum) - (too_large(o) ? 8 * o->x_sums[b] : 0);
 }
 
 /* The sums of eight blocks. */
@@ -158,7 +163,7 @@ INLINE __m256i block_sums(const operands *o, int64_t b)
     for (int l = 0; l < LANES; l++)
         lanes[l] = lane_sums(o, b + l);
     const __m256i sums = join_sums(sums_of_four(lanes), sums_of_four(lanes + 4));
-    if (!o->four_bits)
+    if (!too_large(o))
         return sums;
     const __m256i of_x = _mm256_loadu_si256((const __m256i *)(o->x_sums + b));
     return _mm256_sub_epi32(sums, _mm256_slli_epi32(of_x, 3));
@@ -170,16 +175,36 @@ INLINE __m256 read_scales(const void *scales, bool half, int64_t at)
                 : _mm256_loadu_ps((const float *)scales + at);
 }
 
+/* The scales of eight blocks, or their least values, which lie beside each other. */
+INLINE __m256 read_every_second(const void *scales, bool half, int64_t b, bool least)
+{
+    const __m256 low = read_scales(scales, half, 2 * b);
+    const __m256 high = read_scales(scales, half, 2 * b + LANES);
+    const __m256 some = least ? _mm256_shuffle_ps(low, high, 0xdd) : _mm256_shuffle_ps(low, high, 0x88);
+    return _mm256_castpd_ps(_mm256_permute4x64_pd(_mm256_castps_pd(some), 0xd8));
+}
+
+/* The terms of eight blocks. */
+INLINE __m256 terms(const operands *o, int64_t b)
+{
+    const __m256 x_scales = _mm256_loadu_ps(o->x_scales + b);
+    const __m256 exact = _mm256_cvtepi32_ps(block_sums(o, b));
+    if (!o->has_least)
+        return _mm256_mul_ps(_mm256_mul_ps(x_scales, read_scales(o->w_scales, o->half_scales, b)),
+                             exact);
+    const __m256 d = read_every_second(o->w_scales, o->half_scales, b, false);
+    const __m256 e = read_every_second(o->w_scales, o->half_scales, b, true);
+    const __m256 of_x = _mm256_cvtepi32_ps(_mm256_loadu_si256((const __m256i *)(o->x_sums + b)));
+    return _mm256_sub_ps(_mm256_mul_ps(_mm256_mul_ps(x_scales, d), exact),
+                         _mm256_mul_ps(_mm256_mul_ps(x_scales, e), of_x));
+}
+
 /* The terms of blocks 0 … end - 1, a multiple of the lanes, added up in them. */
 INLINE void add_whole(const operands *o, int64_t end, float *lane)
 {
     __m256 sum = _mm256_setzero_ps();
-    for (int64_t b = 0; b < end; b += LANES) {
-        const __m256 scale = _mm256_mul_ps(_mm256_loadu_ps(o->x_scales + b),
-                                           read_scales(o->w_scales, o->half_scales, b));
-        const __m256 exact = _mm256_cvtepi32_ps(block_sums(o, b));
-        sum = _mm256_add_ps(sum, _mm256_mul_ps(scale, exact));
-    }
+    for (int64_t b = 0; b < end; b += LANES)
+        sum = _mm256_add_ps(sum, terms(o, b));
     _mm256_storeu_ps(lane, sum);
 }
 #endif
@@ -205,7 +230,7 @@ INLINE int32x4_t lane_sums(const operands *o, int64_t b)
 
 INLINE int32_t block_sum(const operands *o, int64_t b)
 {
-    return vaddvq_s32(lane_sums(o, b)) - (o->four_bits ? 8 * o->x_sums[b] : 0);
+    return vaddvq_s32(lane_sums(o, b)) - (too_large(o) ? 8 * o->x_sums[b] : 0);
 }
 
 /* The sums of four blocks. */
@@ -214,7 +239,7 @@ INLINE int32x4_t block_sums(const operands *o, int64_t b)
     const int32x4_t low = vpaddq_s32(lane_sums(o, b), lane_sums(o, b + 1));
     const int32x4_t high = vpaddq_s32(lane_sums(o, b + 2), lane_sums(o, b + 3));
     const int32x4_t sums = vpaddq_s32(low, high);
-    return o->four_bits ? vsubq_s32(sums, vshlq_n_s32(vld1q_s32(o->x_sums + b), 3)) : sums;
+    return too_large(o) ? vsubq_s32(sums, vshlq_n_s32(vld1q_s32(o->x_sums + b), 3)) : sums;
 }
 
 INLINE float32x4_t read_scales(const void *scales, bool half, int64_t at)
@@ -227,9 +252,15 @@ INLINE float32x4_t read_scales(const void *scales, bool half, int64_t at)
 /* The terms of four blocks. */
 INLINE float32x4_t terms(const operands *o, int64_t b)
 {
-    const float32x4_t scale =
-        vmulq_f32(vld1q_f32(o->x_scales + b), read_scales(o->w_scales, o->half_scales, b));
-    return vmulq_f32(scale, vcvtq_f32_s32(block_sums(o, b)));
+    const float32x4_t x_scales = vld1q_f32(o->x_scales + b);
+    const float32x4_t exact = vcvtq_f32_s32(block_sums(o, b));
+    if (!o->has_least)
+        return vmulq_f32(vmulq_f32(x_scales, read_scales(o->w_scales, o->half_scales, b)), exact);
+    const float32x4_t low = read_scales(o->w_scales, o->half_scales, 2 * b);
+    const float32x4_t high = read_scales(o->w_scales, o->half_scales, 2 * b + LANES / 2);
+    const float32x4_t of_x = vcvtq_f32_s32(vld1q_s32(o->x_sums + b));
+    return vsubq_f32(vmulq_f32(vmulq_f32(x_scales, vuzp1q_f32(low, high)), exact),
+                     vmulq_f32(vmulq_f32(x_scales, vuzp2q_f32(low, high)), of_x));
 }
 
 /* The terms of blocks 0 … end - 1, a multiple of the lanes, added up in them. */
@@ -259,7 +290,7 @@ INLINE int32_t block_sum(const operands *o, int64_t b)
 {
     const int8_t *x = o->x + b * BLOCK;
     const uint8_t *w = o->w + b * weight_bytes(o->four_bits);
-    int32_t sum = o->four_bits ? -8 * o->x_sums[b] : 0;
+    int32_t sum = too_large(o) ? -8 * o->x_sums[b] : 0;
     for (int i = 0; i < BLOCK / 2 && o->four_bits; i++)
         sum += x[i] * (w[i] & 15) + x[i + BLOCK / 2] * (w[i] >> 4);
     for (int i = 0; i < BLOCK && !o->four_bits; i++)
@@ -270,7 +301,13 @@ INLINE int32_t block_sum(const operands *o, int64_t b)
 
 INLINE float term(const operands *o, int64_t b)
 {
-    return o->x_scales[b] * read_scale(o->w_scales, o->half_scales, b) * (float)block_sum(o, b);
+    const int64_t at = o->has_least ? 2 * b : b;
+    const float d = read_scale(o->w_scales, o->half_scales, at);
+    const float term = o->x_scales[b] * d * (float)block_sum(o, b);
+    if (!o->has_least)
+        return term;
+    const float e = read_scale(o->w_scales, o->half_scales, at + 1);
+    return term - o->x_scales[b] * e * (float)o->x_sums[b];
 }
 
 #if !defined(WITH_AVX2) && !defined(WITH_DOTPROD)
@@ -296,19 +333,21 @@ INLINE float product(const operands *o, int64_t blocks)
 
 /* A column's weights are read once from memory, and from the L1 cache for all rows but the first. */
 INLINE void columns(const gd_quantized_rows *x, const gd_quantized_weights *w, bool half_scales,
-                    bool four_bits, int64_t begin, int64_t end, float *out, int64_t stride)
+                    bool four_bits, bool has_least, int64_t begin, int64_t end, float *out,
+                    int64_t stride)
 {
     const int64_t blocks = x->blocks;
-    const int64_t scale_bytes = half_scales ? sizeof(uint16_t) : sizeof(float);
+    const int64_t scale_bytes = (half_scales ? 2 : 4) * (has_least ? 2 : 1);
     for (int64_t j = begin; j < end; j++)
         for (int64_t i = 0; i < x->rows; i++) {
             const operands o = { .x = x->values + i * blocks * BLOCK,
                                  .x_scales = x->scales + i * blocks,
-                                 .x_sums = four_bits ? x->sums + i * blocks : NULL,
+                                 .x_sums = four_bits || has_least ? x->sums + i * blocks : NULL,
                                  .w = w->values + j * blocks * weight_bytes(four_bits),
                                  .w_scales = (const char *)w->scales + j * blocks * scale_bytes,
                                  .half_scales = half_scales,
-                                 .four_bits = four_bits };
+                                 .four_bits = four_bits,
+                                 .has_least = has_least };
             out[i * stride + j] = product(&o, blocks);
         }
 }
@@ -366,7 +405,7 @@ INLINE void add_large(const operands *o, const group_numbers *g, float d, float 
     const __m256i low = _mm256_mullo_epi32(sums_of_four(lanes), load_eight(g->scales));
     const __m256i high = _mm256_mullo_epi32(sums_of_four(lanes + 4), load_eight(g->scales + 8));
     __m256i sums = join_sums(low, high);
-    if (o->four_bits && !o->has_least)
+    if (too_large(o))
         sums = _mm256_sub_epi32(sums, _mm256_slli_epi32(sums_of_groups(o->x_sums, g->scales), 3));
     const __m256 scales = _mm256_loadu_ps(o->x_scales);
     __m256 term = _mm256_mul_ps(_mm256_mul_ps(scales, _mm256_set1_ps(d)), _mm256_cvtepi32_ps(sums));
@@ -409,7 +448,7 @@ INLINE void add_large(const operands *o, const group_numbers *g, float d, float 
         sum_block(o, b, sums);
     for (int b = 0; b < LANES; b++) {
         int32_t sum = sum_of_groups(sums, g->scales, b);
-        if (o->four_bits && !o->has_least)
+        if (too_large(o))
             sum -= 8 * sum_of_groups(o->x_sums, g->scales, b);
         float term = o->x_scales[b] * d * (float)sum;
         if (o->has_least)
@@ -459,26 +498,28 @@ INLINE void columns_in_groups(const gd_quantized_rows *x, const gd_quantized_wei
         }
 }
 
+INLINE void columns_of(const gd_quantized_rows *x, const gd_quantized_weights *w, bool four_bits,
+                       bool has_least, int64_t begin, int64_t end, float *out, int64_t stride)
+{
+    if (w->form.groups)
+        columns_in_groups(x, w, four_bits, has_least, begin, end, out, stride);
+    else if (w->half_scales)
+        columns(x, w, true, four_bits, has_least, begin, end, out, stride);
+    else
+        columns(x, w, false, four_bits, has_least, begin, end, out, stride);
+}
+
 void NAME(gd_quantized_columns)(const gd_quantized_rows *x, const gd_quantized_weights *w,
                                 int64_t begin, int64_t end, float *out, int64_t stride)
 {
-    const bool four_bits = w->form.four_bits, has_least = w->form.has_least;
-    if (w->form.groups && four_bits && has_least)
-        columns_in_groups(x, w, true, true, begin, end, out, stride);
-    else if (w->form.groups && four_bits)
-        columns_in_groups(x, w, true, false, begin, end, out, stride);
-    else if (w->form.groups && has_least)
-        columns_in_groups(x, w, false, true, begin, end, out, stride);
-    else if (w->form.groups)
-        columns_in_groups(x, w, false, false, begin, end, out, stride);
-    else if (w->half_scales && four_bits)
-        columns(x, w, true, true, begin, end, out, stride);
-    else if (w->half_scales)
-        columns(x, w, true, false, begin, end, out, stride);
-    else if (four_bits)
-        columns(x, w, false, true, begin, end, out, stride);
+    if (w->form.four_bits && w->form.has_least)
+        columns_of(x, w, true, true, begin, end, out, stride);
+    else if (w->form.four_bits)
+        columns_of(x, w, true, false, begin, end, out, stride);
+    else if (w->form.has_least)
+        columns_of(x, w, false, true, begin, end, out, stride);
     else
-        columns(x, w, false, false, begin, end, out, stride);
+        columns_of(x, w, false, false, begin, end, out, stride);
 }
 
 #include "backend/cpu/quantized_blocked.h"

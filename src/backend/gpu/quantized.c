@@ -20,19 +20,13 @@ static void define_weights(gd_gpu_step *step, const gd_quantized_form *form, gd_
     gd_gpu_define(step, "W", "%s", gd_codegen_type(values));
     gd_gpu_define(step, "S", "%s", gd_codegen_storage(scales));
     gd_gpu_define(step, "SCALE(x)", scales == GD_F16 ? "gd_f16_to_f32(x)" : "(x)");
-    if (!form->groups) {
-        gd_gpu_define(step, "BYTES", "%d", form->bytes);
-        gd_gpu_define(step, "PRODUCTS(a, w, i)", "%s",
-                      form->four_bits
-                          ? "((a)[i] * ((w)[i] % 16 - 8) + (a)[(i) + 16] * ((w)[i] / 16 - 8))"
-                          : "((a)[i] * (w)[i])");
-        return;
+    gd_gpu_define(step, "BYTES", "%d", form->bytes);
+    gd_gpu_define(step, "LEAST", "%d", form->has_least);
+    if (form->groups) {
+        gd_gpu_define(step, "QUANTS", "%d", form->numbers);
+        gd_gpu_define(step, "GROUPS", "%d", form->groups);
     }
     const int offset = form->has_least ? 0 : 8;
-    gd_gpu_define(step, "SUPER", "%d", form->bytes);
-    gd_gpu_define(step, "QUANTS", "%d", form->numbers);
-    gd_gpu_define(step, "GROUPS", "%d", form->groups);
-    gd_gpu_define(step, "LEAST", "%d", form->has_least);
     if (form->four_bits) {
         gd_gpu_define(step, "FIRST(w, i)", "((w)[i] %% 16 - %d)", offset);
         gd_gpu_define(step, "SECOND(w, i)", "((w)[i] / 16 - %d)", offset);
