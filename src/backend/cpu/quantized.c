@@ -155,6 +155,14 @@ static division divide(job *j)
                        true };
 }
 
+static const gd_quantized_tiles *tiles_of(const gd_quantized_kernels *kernels,
+                                          const gd_quantized_form *form)
+{
+    if (form->groups == GD_QUANTIZED_GROUPS)
+        return kernels->grouped + form->has_least;
+    return kernels->tiles + (form->groups ? 2 : form->has_least);
+}
+
 static job job_of(const gd_kernel_call *call)
 {
     const gd_layout *w = call->in[1].layout;
@@ -168,8 +176,7 @@ static job job_of(const gd_kernel_call *call)
               .rows = count ? count / w->shape[0] : 0 };
     const int64_t scales = call->in[2].layout->shape[1];
     (void)gd_quantized_form_of(w->dtype == GD_U8, w->shape[1], scales, &j.weights.form);
-    j.tiles = (j.weights.form.groups ? j.kernels->grouped : j.kernels->tiles) +
-              j.weights.form.has_least;
+    j.tiles = tiles_of(j.kernels, &j.weights.form);
     j.blocks = gd_quantized_inner(&j.weights.form, scales) / GD_QUANTIZED_BLOCK;
     return j;
 }

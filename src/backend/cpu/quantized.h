@@ -30,11 +30,11 @@ typedef struct gd_quantized_weights {
     gd_quantized_form form;
 } gd_quantized_weights;
 
-/* Sums of a block that a product needs: of its groups, where they have scales of their own; of the
- * block, where weights are kept as 8 more than they are, or have a least value. */
+/* Sums of a block that a product needs: of its groups of 16; of the block, where weights are kept as 8
+ * more than they are, or have a least value. */
 static inline int gd_quantized_sums_of(const gd_quantized_form *form)
 {
-    return form->groups ? 2 : form->four_bits || form->has_least ? 1 : 0;
+    return form->groups == GD_QUANTIZED_GROUPS ? 2 : form->four_bits || form->has_least ? 1 : 0;
 }
 
 /* Many rows at once: rows and weights packed, and multiplied tile by tile. Sizes in bytes are those
@@ -59,12 +59,13 @@ typedef struct gd_quantized_kernels {
     /* Columns begin … end - 1 of the result, whose rows lie `stride` apart. */
     void (*columns)(const gd_quantized_rows *x, const gd_quantized_weights *w, int64_t begin,
                     int64_t end, float *out, int64_t stride);
-    /* Two each: of weights without least values, and with them. */
+    /* Of blocks without least values and with them, and of groups of 32; then of groups of 16 without
+     * least values and with them. */
     const gd_quantized_tiles *tiles, *grouped;
 } gd_quantized_kernels;
 
 #define GD_QUANTIZED_DECLARE(isa)                                                              \
-    extern const gd_quantized_tiles gd_quantized_tiles_##isa[2], gd_grouped_tiles_##isa[2];    \
+    extern const gd_quantized_tiles gd_quantized_tiles_##isa[3], gd_grouped_tiles_##isa[2];    \
     void gd_quantize_rows_##isa(const float *x, const gd_quantized_rows *to);                  \
     void gd_quantized_columns_##isa(const gd_quantized_rows *x, const gd_quantized_weights *w, \
                                     int64_t begin, int64_t end, float *out, int64_t stride);

@@ -13,8 +13,9 @@
  * are bytes as they are. Elsewhere they are 16 bits, of which one instruction adds the products of two
  * neighbours: no sum leaves 32 bits.
  *
- * Where scales have two levels weights are packed times the scales of their groups, which always takes 16 bits, and
- * with the two least values of a block, for the two sums of a block of x. */
+ * Groups of 32 are blocks, with the group's scale and least value as numbers: float(k * sum) is
+ * float(k) * float(sum), rounded once. With groups of 16 weights are packed times the scales of their groups,
+ * which always takes 16 bits, and with the two least values of a block, for the two sums of a block of x. */
 #define VLANES VF32_LANES /* columns of a tile */
 
 #if defined(WITH_VNNI)
@@ -46,8 +47,8 @@ typedef int16_t packed;
 
 typedef struct packed_rows {
     packed values[ROWS][BLOCK];
-    float scales[ROWS];
     int32_t sums[ROWS]; /* times SUMS_TIMES */
+    float scales[ROWS];
 } packed_rows;
 
 typedef struct packed_columns {
@@ -59,6 +60,13 @@ typedef struct packed_columns_with_least {
     packed_columns columns;
     float minus_least_scales[VLANES];
 } packed_columns_with_least;
+
+/* Blocks that are groups of 32: minus_least_scales and least are 0 where there are no least values, which
+ * changes no bit of a sum that began with 0. */
+typedef struct packed_columns_of_groups {
+    packed_columns_with_least columns;
+    float group_scales[VLANES], least[VLANES];
+} packed_columns_of_groups;
 
 #ifndef WITH_DOTPROD
 #define WITH_GROUPS 1
@@ -77,7 +85,13 @@ typedef struct grouped_columns {
 #endif
 
 /* What a tile is made of. */
-enum kind { IN_BLOCKS, IN_BLOCKS_WITH_LEAST, IN_GROUPS, IN_GROUPS_WITH_LEAST };
+enum kind {
+    IN_BLOCKS,
+    IN_BLOCKS_WITH_LEAST,
+    IN_GROUPS_OF_32,
+    IN_GROUPS_OF_16,
+    IN_GROUPS_OF_16_WITH_LEAST
+};
 
 /* The lanes in the order in which they are added, and the blocks of one. */
 static const int turns[LANES] = { 0, 4, 2, 6, 1, 5, 3, 7 };
@@ -301,6 +315,15 @@ INLINE void widen(const uint8_t *w, int8_t offset, int8_t *to)
 #endif
 }
 
+/* Where block `at` of the weights lies, or of large blocks its part of one. */
+INLINE const uint8_t *block_at(const gd_quantized_weights *w, int64_t at)
+{
+    const gd_quantized_form *form = &w->form;
+    if (!form->groups)
+        return w->values + at * form->bytes;
+    return w->values + at / LANES * form->bytes + at % LANES * (form->numbers / LANES);
+}
+
 /* A block of each of up to LANES rows of weights, the first of them block `at`; zeros for those that
  * lack. `room` is for what has to be unpacked. */
 INLINE void find_blocks(const gd_quantized_weights *w, int64_t at, int64_t columns, int64_t blocks,
@@ -308,7 +331,7 @@ INLINE void find_blocks(const gd_quantized_weights *w, int64_t at, int64_t colum
 {
     static const int8_t none[BLOCK] = { 0 };
     for (int64_t j = 0; j < columns; j++) {
-        const uint8_t *block = w->values + (at + j * blocks) * weight_bytes(w->form.four_bits);
+        const uint8_t *block = block_at(w, at + j * blocks);
         if (w->form.four_bits)
             widen(block, w->form.has_least ? 0 : 8, room[j]);
         found[j] = w->form.four_bits ? room[j] : (const int8_t *)block;
@@ -362,12 +385,43 @@ INLINE void pack_scales(const gd_quantized_weights *w, int64_t at, int64_t colum
 INLINE void pack_block(const gd_quantized_weights *w, int64_t at, int64_t columns, int64_t blocks,
                        packed_columns *to)
 {
+    const int64_t of_scale = w->form.groups ? LANES : 1; /* blocks */
     const int64_t scales = w->form.scales;
     int8_t room[VLANES][BLOCK];
     const int8_t *found[VLANES];
     find_blocks(w, at, columns, blocks, room, found);
     pack_values(found, to);
-    pack_scales(w, at * scales, columns, blocks * scales, to->scales);
+    pack_scales(w, at / of_scale * scales, columns, blocks / of_scale * scales, to->scales);
+}
+
+/* The same with least values. */
+INLINE void pack_block_with_least(const gd_quantized_weights *w, int64_t at, int64_t columns,
+                                  int64_t blocks, packed_columns_with_least *to)
+{
+    const int64_t of_scale = w->form.groups ? LANES : 1;
+    float least[VLANES];
+    pack_block(w, at, columns, blocks, &to->columns);
+    pack_scales(w, at / of_scale * 2 + 1, columns, blocks / of_scale * 2, least);
+    for (int j = 0; j < VLANES; j++)
+        to->minus_least_scales[j] = -least[j];
+}
+
+/* Block `at` of the weights is a group, as are those of further columns. */
+INLINE void pack_group(const gd_quantized_weights *w, int64_t at, int64_t columns, int64_t blocks,
+                       packed_columns_of_groups *to)
+{
+    const gd_quantized_form *form = &w->form;
+    memset(to, 0, sizeof *to);
+    if (form->has_least)
+        pack_block_with_least(w, at, columns, blocks, &to->columns);
+    else
+        pack_block(w, at, columns, blocks, &to->columns.columns);
+    const int8_t *k = (const int8_t *)w->values + at / LANES * form->bytes + form->numbers;
+    const int64_t stride = blocks / LANES * form->bytes;
+    for (int64_t j = 0; j < columns; j++) {
+        to->group_scales[j] = k[j * stride + at % LANES];
+        to->least[j] = form->has_least ? k[j * stride + LANES + at % LANES] : 0;
+    }
 }
 
 /* Columns of the result, rows of the weights, up to LANES from `first` on; zeros for those that lack.
@@ -386,14 +440,17 @@ static void pack_columns_with_least(const gd_quantized_weights *w, int64_t first
 {
     packed_columns_with_least *to = packed_to;
     for (int turn = 0; turn < LANES; turn++)
-        for (int64_t b = turns[turn]; b < blocks; b += LANES, to++) {
-            const int64_t at = first * blocks + b;
-            float least[VLANES];
-            pack_block(w, at, columns, blocks, &to->columns);
-            pack_scales(w, 2 * at + 1, columns, 2 * blocks, least);
-            for (int j = 0; j < VLANES; j++)
-                to->minus_least_scales[j] = -least[j];
-        }
+        for (int64_t b = turns[turn]; b < blocks; b += LANES)
+            pack_block_with_least(w, first * blocks + b, columns, blocks, to++);
+}
+
+static void pack_columns_of_groups(const gd_quantized_weights *w, int64_t first, int64_t columns,
+                                   int64_t blocks, void *packed_to)
+{
+    packed_columns_of_groups *to = packed_to;
+    for (int turn = 0; turn < LANES; turn++)
+        for (int64_t b = turns[turn]; b < blocks; b += LANES)
+            pack_group(w, first * blocks + b, columns, blocks, to++);
 }
 
 #ifdef WITH_GROUPS
@@ -507,10 +564,22 @@ static void pack_grouped_columns(const gd_quantized_weights *w, int64_t first, i
 
 /* ---- products ---- */
 
-/* Add the terms of one block, of the first `rows` rows. `minus_least_scales`: of its columns, or NULL. */
-INLINE void add_block(const packed_rows *x, const packed_columns *w,
-                      const float *minus_least_scales, const int rows, vf32 *lane)
+/* The sums of a block's rows as numbers; after them comes what is not looked at. */
+INLINE void find_sums(const packed_rows *x, const int rows, float out[ROWS + VLANES])
 {
+    const vf32 by = vf32_set1(1.0f / SUMS_TIMES); /* exact: a power of two */
+    GD_SIMD_UNROLL
+    for (int i = 0; i < rows; i += VLANES)
+        vf32_store(out + i, vf32_mul(int_to_float(int_load(x->sums + i)), by));
+}
+
+/* Add the terms of one block, of the first `rows` rows. `packed_w` is what the kind has. */
+INLINE void add_block(const packed_rows *x, const void *packed_w, const int rows,
+                      const enum kind kind, vf32 *lane)
+{
+    const packed_columns *w = packed_w;
+    const packed_columns_with_least *with_least = packed_w;
+    const packed_columns_of_groups *groups = packed_w;
     vint sum[ROWS];
     GD_SIMD_UNROLL
     for (int i = 0; i < rows; i++)
@@ -526,13 +595,21 @@ INLINE void add_block(const packed_rows *x, const packed_columns *w,
         }
     }
     const vf32 d = vf32_load(w->scales);
+    float sums[ROWS + VLANES];
+    if (kind != IN_BLOCKS)
+        find_sums(x, rows, sums);
     GD_SIMD_UNROLL
     for (int i = 0; i < rows; i++) {
         const vf32 scale = vf32_set1(x->scales[i]);
-        vf32 term = vf32_mul(vf32_mul(scale, d), int_to_float(sum[i]));
-        if (minus_least_scales) {
-            const vf32 of_x = vf32_set1((float)x->sums[i] * (1.0f / SUMS_TIMES)); /* exact */
-            const vf32 minus_e = vf32_load(minus_least_scales);
+        vf32 exact = int_to_float(sum[i]);
+        if (kind == IN_GROUPS_OF_32)
+            exact = vf32_mul(vf32_load(groups->group_scales), exact);
+        vf32 term = vf32_mul(vf32_mul(scale, d), exact);
+        if (kind != IN_BLOCKS) {
+            vf32 of_x = vf32_set1(sums[i]);
+            if (kind == IN_GROUPS_OF_32)
+                of_x = vf32_mul(vf32_load(groups->least), of_x);
+            const vf32 minus_e = vf32_load(with_least->minus_least_scales);
             term = vf32_add(term, vf32_mul(vf32_mul(scale, minus_e), of_x));
         }
         lane[i] = vf32_add(lane[i], term);
@@ -606,8 +683,10 @@ INLINE void multiply_rows(const void *packed_x, const void *packed_w, int64_t bl
                           const int rows, const enum kind kind, float waiting[3][ROWS][VLANES])
 {
     const packed_rows *x = packed_x;
-    const packed_columns *w = packed_w;
-    const packed_columns_with_least *w_with_least = packed_w;
+    const char *w = packed_w;
+    const size_t column_bytes = kind == IN_BLOCKS              ? sizeof(packed_columns)
+                                : kind == IN_BLOCKS_WITH_LEAST ? sizeof(packed_columns_with_least)
+                                                               : sizeof(packed_columns_of_groups);
 #ifdef WITH_GROUPS
     const grouped_rows *grouped_x = packed_x;
     const grouped_columns *grouped_w = packed_w;
@@ -619,18 +698,14 @@ INLINE void multiply_rows(const void *packed_x, const void *packed_w, int64_t bl
             lane[i] = vf32_zero();
         for (int64_t n = blocks_of_lane(blocks, turns[turn]); n > 0; n--) {
 #ifdef WITH_GROUPS
-            if (kind == IN_GROUPS || kind == IN_GROUPS_WITH_LEAST) {
-                add_grouped(grouped_x++, grouped_w++, rows, kind == IN_GROUPS_WITH_LEAST, lane);
+            if (kind == IN_GROUPS_OF_16 || kind == IN_GROUPS_OF_16_WITH_LEAST) {
+                add_grouped(grouped_x++, grouped_w++, rows, kind == IN_GROUPS_OF_16_WITH_LEAST,
+                            lane);
                 continue;
             }
 #endif
-            if (kind == IN_BLOCKS) {
-                add_block(x++, w++, NULL, rows, lane);
-            } else {
-                add_block(x++, &w_with_least->columns, w_with_least->minus_least_scales, rows,
-                          lane);
-                w_with_least++;
-            }
+            add_block(x++, w, rows, kind, lane);
+            w += column_bytes;
         }
         fold(lane, turn, rows, waiting);
     }
@@ -663,28 +738,35 @@ static void multiply_with_least(const void *x, const void *w, int64_t blocks, in
     multiply_kind(x, w, blocks, rows, columns, IN_BLOCKS_WITH_LEAST, out, stride);
 }
 
-#define TILES(of_columns, pack, of)                                                  \
-    {                                                                                \
-        .rows = ROWS, .columns = VLANES, .many_rows = MANY_ROWS,                     \
-        .row_bytes = sizeof(packed_rows), .column_bytes = sizeof(of_columns),        \
-        .pack_rows = pack_rows, .pack_columns = pack, .multiply = of                 \
+static void multiply_groups_of_32(const void *x, const void *w, int64_t blocks, int64_t rows,
+                                  int64_t columns, float *out, int64_t stride)
+{
+    multiply_kind(x, w, blocks, rows, columns, IN_GROUPS_OF_32, out, stride);
+}
+
+#define TILES(of_columns, pack, of)                                                         \
+    {                                                                                       \
+        .rows = ROWS, .columns = VLANES, .many_rows = MANY_ROWS,                            \
+        .row_bytes = sizeof(packed_rows), .column_bytes = sizeof(of_columns),               \
+        .pack_rows = pack_rows, .pack_columns = pack, .multiply = of                        \
     }
-const gd_quantized_tiles NAME(gd_quantized_tiles)[2] = {
+const gd_quantized_tiles NAME(gd_quantized_tiles)[3] = {
     TILES(packed_columns, pack_columns, multiply),
-    TILES(packed_columns_with_least, pack_columns_with_least, multiply_with_least)
+    TILES(packed_columns_with_least, pack_columns_with_least, multiply_with_least),
+    TILES(packed_columns_of_groups, pack_columns_of_groups, multiply_groups_of_32)
 };
 
 #ifdef WITH_GROUPS
 static void multiply_grouped(const void *x, const void *w, int64_t blocks, int64_t rows,
                              int64_t columns, float *out, int64_t stride)
 {
-    multiply_kind(x, w, blocks, rows, columns, IN_GROUPS, out, stride);
+    multiply_kind(x, w, blocks, rows, columns, IN_GROUPS_OF_16, out, stride);
 }
 
 static void multiply_grouped_with_least(const void *x, const void *w, int64_t blocks,
                                         int64_t rows, int64_t columns, float *out, int64_t stride)
 {
-    multiply_kind(x, w, blocks, rows, columns, IN_GROUPS_WITH_LEAST, out, stride);
+    multiply_kind(x, w, blocks, rows, columns, IN_GROUPS_OF_16_WITH_LEAST, out, stride);
 }
 
 #define GROUPED_TILES(of)                                                                    \

@@ -320,6 +320,12 @@ INLINE void add_whole(const operands *o, int64_t end, float *lane)
 }
 #endif
 
+INLINE float add_lanes(const float *lane)
+{
+    return ((lane[0] + lane[4]) + (lane[2] + lane[6])) +
+           ((lane[1] + lane[5]) + (lane[3] + lane[7]));
+}
+
 INLINE float product(const operands *o, int64_t blocks)
 {
     const int64_t whole = blocks / LANES * LANES;
@@ -327,8 +333,7 @@ INLINE float product(const operands *o, int64_t blocks)
     add_whole(o, whole, lane);
     for (int64_t b = whole; b < blocks; b++)
         lane[b - whole] += term(o, b);
-    return ((lane[0] + lane[4]) + (lane[2] + lane[6])) +
-           ((lane[1] + lane[5]) + (lane[3] + lane[7]));
+    return add_lanes(lane);
 }
 
 /* A column's weights are read once from memory, and from the L1 cache for all rows but the first. */
@@ -356,153 +361,198 @@ INLINE void columns(const gd_quantized_rows *x, const gd_quantized_weights *w, b
 
 enum { LARGE = GD_QUANTIZED_LARGE, GROUPS = GD_QUANTIZED_GROUPS };
 
-/* What the groups of a large block have, in the order in which sums come: those of the first 16 of four
- * blocks, of their last 16, and so of the other four. Groups of 32 count twice. */
-typedef struct group_numbers {
-    int32_t scales[GROUPS], least[GROUPS];
-} group_numbers;
-
-INLINE void read_groups(const uint8_t *from, int groups, int32_t *to)
-{
 #if defined(WITH_AVX2)
-    const bool all = groups == GROUPS;
-    const __m128i bytes =
-        all ? _mm_loadu_si128((const __m128i *)from) : _mm_loadl_epi64((const __m128i *)from);
-    const __m128i order = all ? _mm_setr_epi8(0, 2, 4, 6, 1, 3, 5, 7, 8, 10, 12, 14, 9, 11, 13, 15)
-                              : _mm_setr_epi8(0, 1, 2, 3, 0, 1, 2, 3, 4, 5, 6, 7, 4, 5, 6, 7);
-    const __m128i ordered = _mm_shuffle_epi8(bytes, order);
-    _mm256_storeu_si256((__m256i *)to, _mm256_cvtepi8_epi32(ordered));
-    _mm256_storeu_si256((__m256i *)(to + 8), _mm256_cvtepi8_epi32(_mm_srli_si128(ordered, 8)));
-#else
-    for (int i = 0; i < GROUPS; i++) {
-        const int block = i / 8 * 4 + i % 4, second = i / 4 % 2;
-        to[i] = (int8_t)from[(2 * block + second) * groups / GROUPS];
-    }
-#endif
+typedef __m256 eight;
+
+INLINE __m256 floats_of_bytes(const uint8_t *from)
+{
+    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)from)));
 }
 
-#if defined(WITH_AVX2)
 INLINE __m256i load_eight(const int32_t *from)
 {
     return _mm256_loadu_si256((const __m256i *)from);
 }
 
-/* For each of eight blocks: the sums of x over its two groups, times their numbers, added. */
-INLINE __m256i sums_of_groups(const int32_t *x_sums, const int32_t *numbers)
+/* The terms of a large block with groups of 32, a lane each; their scales are bytes from k on.
+ * float(k * sum) is float(k) * float(sum), rounded once. */
+INLINE eight terms_of_32(const operands *o, const uint8_t *k, float d, float e)
 {
-    return join_sums(_mm256_mullo_epi32(load_eight(x_sums), load_eight(numbers)),
-                     _mm256_mullo_epi32(load_eight(x_sums + 8), load_eight(numbers + 8)));
+    const __m256 scales = _mm256_loadu_ps(o->x_scales);
+    const __m256 exact = _mm256_mul_ps(floats_of_bytes(k), _mm256_cvtepi32_ps(block_sums(o, 0)));
+    const __m256 all = _mm256_mul_ps(_mm256_mul_ps(scales, _mm256_set1_ps(d)), exact);
+    if (!o->has_least)
+        return all;
+    const __m256 sums = _mm256_cvtepi32_ps(load_eight(o->x_sums));
+    const __m256 less = _mm256_mul_ps(floats_of_bytes(k + LANES), sums);
+    return _mm256_sub_ps(all, _mm256_mul_ps(_mm256_mul_ps(scales, _mm256_set1_ps(e)), less));
 }
 
-/* Add the terms of a large block, one in each lane. A block's lanes are four of its first group and four
- * of its second. */
-INLINE void add_large(const operands *o, const group_numbers *g, float d, float e, float *lane)
+/* The sums of two groups in each of eight blocks, times the groups' numbers, added. `low` has the sums of the
+ * first 16 of four blocks, then of their last 16, `high` those of the other four. */
+INLINE __m256i add_groups(__m256i low, __m256i high, const uint8_t *numbers)
+{
+    const __m128i order = _mm_setr_epi8(0, 2, 4, 6, 1, 3, 5, 7, 8, 10, 12, 14, 9, 11, 13, 15);
+    const __m128i bytes = _mm_shuffle_epi8(_mm_loadu_si128((const __m128i *)numbers), order);
+    const __m256i of_high = _mm256_cvtepi8_epi32(_mm_srli_si128(bytes, 8));
+    return join_sums(_mm256_mullo_epi32(low, _mm256_cvtepi8_epi32(bytes)),
+                     _mm256_mullo_epi32(high, of_high));
+}
+
+/* The same with groups of 16. A block's lanes are four of its first group and four of its second. */
+INLINE eight terms_of_16(const operands *o, const uint8_t *k, float d, float e)
 {
     __m256i lanes[LANES];
     GD_SIMD_UNROLL
     for (int b = 0; b < LANES; b++)
         lanes[b] = lane_sums(o, b);
-    const __m256i low = _mm256_mullo_epi32(sums_of_four(lanes), load_eight(g->scales));
-    const __m256i high = _mm256_mullo_epi32(sums_of_four(lanes + 4), load_eight(g->scales + 8));
-    __m256i sums = join_sums(low, high);
+    __m256i sums = add_groups(sums_of_four(lanes), sums_of_four(lanes + 4), k);
+    const __m256i low = load_eight(o->x_sums), high = load_eight(o->x_sums + LANES);
     if (too_large(o))
-        sums = _mm256_sub_epi32(sums, _mm256_slli_epi32(sums_of_groups(o->x_sums, g->scales), 3));
+        sums = _mm256_sub_epi32(sums, _mm256_slli_epi32(add_groups(low, high, k), 3));
     const __m256 scales = _mm256_loadu_ps(o->x_scales);
-    __m256 term = _mm256_mul_ps(_mm256_mul_ps(scales, _mm256_set1_ps(d)), _mm256_cvtepi32_ps(sums));
-    if (o->has_least) {
-        const __m256 less = _mm256_cvtepi32_ps(sums_of_groups(o->x_sums, g->least));
-        term = _mm256_sub_ps(term, _mm256_mul_ps(_mm256_mul_ps(scales, _mm256_set1_ps(e)), less));
-    }
-    _mm256_storeu_ps(lane, _mm256_add_ps(_mm256_loadu_ps(lane), term));
-}
-#else
-/* Of block b: the sums of its two groups, times their numbers, added. */
-INLINE int32_t sum_of_groups(const int32_t *sums, const int32_t *numbers, int b)
-{
-    const int at = b / 4 * 8 + b % 4;
-    return sums[at] * numbers[at] + sums[at + 4] * numbers[at + 4];
+    const __m256 all =
+        _mm256_mul_ps(_mm256_mul_ps(scales, _mm256_set1_ps(d)), _mm256_cvtepi32_ps(sums));
+    if (!o->has_least)
+        return all;
+    const __m256 less = _mm256_cvtepi32_ps(add_groups(low, high, k + GROUPS));
+    return _mm256_sub_ps(all, _mm256_mul_ps(_mm256_mul_ps(scales, _mm256_set1_ps(e)), less));
 }
 
-INLINE void sum_block(const operands *o, int b, int32_t *sums)
+INLINE eight add_eight(eight a, eight b)
+{
+    return _mm256_add_ps(a, b);
+}
+#else
+typedef struct eight {
+    float lane[LANES];
+} eight;
+
+/* What a block gives to its lane, of sums that are exact. */
+INLINE float term_of_large(const operands *o, int b, float d, float exact, float e, float less)
+{
+    const float all = o->x_scales[b] * d * exact;
+    return o->has_least ? all - o->x_scales[b] * e * less : all;
+}
+
+/* The terms of a large block with groups of 32, a lane each; their scales are bytes from k on.
+ * float(k * sum) is float(k) * float(sum), rounded once. */
+INLINE eight terms_of_32(const operands *o, const uint8_t *k, float d, float e)
+{
+    eight r;
+#ifdef WITH_DOTPROD
+    vst1q_f32(r.lane, vcvtq_f32_s32(block_sums(o, 0)));
+    vst1q_f32(r.lane + LANES / 2, vcvtq_f32_s32(block_sums(o, LANES / 2)));
+#else
+    for (int b = 0; b < LANES; b++)
+        r.lane[b] = (float)block_sum(o, b);
+#endif
+    for (int b = 0; b < LANES; b++) {
+        const float less = o->has_least ? (float)(int8_t)k[LANES + b] * (float)o->x_sums[b] : 0;
+        r.lane[b] = term_of_large(o, b, d, (float)(int8_t)k[b] * r.lane[b], e, less);
+    }
+    return r;
+}
+
+/* The products of two groups of a block of x and weights. */
+INLINE void sum_groups(const operands *o, int b, int32_t sums[2])
 {
     const int8_t *x = o->x + b * BLOCK;
     const uint8_t *w = o->w + b * weight_bytes(o->four_bits);
-    int32_t first = 0, second = 0;
+    sums[0] = sums[1] = 0;
     for (int i = 0; i < BLOCK / 2 && o->four_bits; i++) {
-        first += x[i] * (w[i] & 15);
-        second += x[i + BLOCK / 2] * (w[i] >> 4);
+        sums[0] += x[i] * (w[i] & 15);
+        sums[1] += x[i + BLOCK / 2] * (w[i] >> 4);
     }
     for (int i = 0; i < BLOCK / 2 && !o->four_bits; i++) {
-        first += x[i] * (int8_t)w[i];
-        second += x[i + BLOCK / 2] * (int8_t)w[i + BLOCK / 2];
+        sums[0] += x[i] * (int8_t)w[i];
+        sums[1] += x[i + BLOCK / 2] * (int8_t)w[i + BLOCK / 2];
     }
-    sums[b / 4 * 8 + b % 4] = first;
-    sums[b / 4 * 8 + b % 4 + 4] = second;
 }
 
-/* Add the terms of a large block, one in each lane. */
-INLINE void add_large(const operands *o, const group_numbers *g, float d, float e, float *lane)
+/* The same with groups of 16. */
+INLINE eight terms_of_16(const operands *o, const uint8_t *k, float d, float e)
 {
-    int32_t sums[GROUPS];
-    for (int b = 0; b < LANES; b++)
-        sum_block(o, b, sums);
+    eight r;
     for (int b = 0; b < LANES; b++) {
-        int32_t sum = sum_of_groups(sums, g->scales, b);
-        if (too_large(o))
-            sum -= 8 * sum_of_groups(o->x_sums, g->scales, b);
-        float term = o->x_scales[b] * d * (float)sum;
-        if (o->has_least)
-            term -= o->x_scales[b] * e * (float)sum_of_groups(o->x_sums, g->least, b);
-        lane[b] += term;
+        const int8_t *scales = (const int8_t *)k + 2 * b, *least = scales + GROUPS;
+        const int32_t *x_sums = o->x_sums + b / 4 * 8 + b % 4; /* and four further */
+        int32_t sums[2];
+        sum_groups(o, b, sums);
+        if (too_large(o)) {
+            sums[0] -= 8 * x_sums[0];
+            sums[1] -= 8 * x_sums[4];
+        }
+        const float exact = (float)(sums[0] * scales[0] + sums[1] * scales[1]);
+        const float less =
+            o->has_least ? (float)(x_sums[0] * least[0] + x_sums[4] * least[1]) : 0;
+        r.lane[b] = term_of_large(o, b, d, exact, e, less);
     }
+    return r;
+}
+
+INLINE eight add_eight(eight a, eight b)
+{
+    for (int l = 0; l < LANES; l++)
+        a.lane[l] += b.lane[l];
+    return a;
 }
 #endif
 
-/* The groups' numbers of a large block are read once for as many rows as these. */
-enum { ROWS_AT_ONCE = 4 };
-
-INLINE void columns_in_groups(const gd_quantized_rows *x, const gd_quantized_weights *w,
-                              bool four_bits, bool has_least, int64_t begin, int64_t end,
-                              float *out, int64_t stride)
+/* A row of x times one of weights, whose values and scales begin at o->w and o->w_scales. */
+INLINE float product_of_large(const operands *row, const gd_quantized_form *form, bool of_32,
+                              int64_t count)
 {
-    const gd_quantized_form form = w->form;
-    const int64_t large = x->blocks / LANES;
+    const int sums = gd_quantized_sums_of(form);
+    operands o = *row;
+    eight sum;
+    float lane[LANES];
+    memset(&sum, 0, sizeof sum);
+    for (int64_t n = 0; n < count; n++) {
+        const uint8_t *k = o.w + form->numbers;
+        const float d = read_scale(o.w_scales, o.half_scales, n * form->scales);
+        const float e =
+            o.has_least ? read_scale(o.w_scales, o.half_scales, n * form->scales + 1) : 0;
+        sum = add_eight(sum, of_32 ? terms_of_32(&o, k, d, e) : terms_of_16(&o, k, d, e));
+        o.x += LARGE;
+        o.x_scales += LANES;
+        o.x_sums += sums * LANES;
+        o.w += form->bytes;
+    }
+    memcpy(lane, &sum, sizeof lane);
+    return add_lanes(lane);
+}
+
+INLINE void columns_of_large(const gd_quantized_rows *x, const gd_quantized_weights *w, bool of_32,
+                             bool four_bits, bool has_least, int64_t begin, int64_t end, float *out,
+                             int64_t stride)
+{
+    static const int32_t none[LANES * 2];
+    const gd_quantized_form form =
+        gd_quantized_form_make(four_bits, of_32 ? LANES : GROUPS, has_least);
+    const int64_t blocks = x->blocks, large = blocks / LANES;
+    const int64_t scale_bytes = form.scales * (w->half_scales ? 2 : 4);
     for (int64_t j = begin; j < end; j++)
-        for (int64_t row = 0; row < x->rows; row += ROWS_AT_ONCE) {
-            const int rows = (int)(x->rows - row < ROWS_AT_ONCE ? x->rows - row : ROWS_AT_ONCE);
-            float lane[ROWS_AT_ONCE][LANES] = { { 0 } };
-            for (int64_t n = 0; n < large; n++) {
-                const uint8_t *block = w->values + (j * large + n) * form.bytes;
-                const int64_t scale = (j * large + n) * form.scales;
-                group_numbers g;
-                read_groups(block + form.numbers, form.groups, g.scales);
-                if (has_least)
-                    read_groups(block + form.numbers + form.groups, form.groups, g.least);
-                const float d = read_scale(w->scales, w->half_scales, scale);
-                const float e = has_least ? read_scale(w->scales, w->half_scales, scale + 1) : 0;
-                for (int i = 0; i < rows; i++) {
-                    const int64_t at = (row + i) * x->blocks + n * LANES;
-                    const operands o = { .x = x->values + at * BLOCK,
-                                         .x_scales = x->scales + at,
-                                         .x_sums = x->sums + 2 * at,
-                                         .w = block,
-                                         .four_bits = four_bits,
-                                         .has_least = has_least };
-                    add_large(&o, &g, d, e, lane[i]);
-                }
-            }
-            for (int i = 0; i < rows; i++)
-                out[(row + i) * stride + j] =
-                    ((lane[i][0] + lane[i][4]) + (lane[i][2] + lane[i][6])) +
-                    ((lane[i][1] + lane[i][5]) + (lane[i][3] + lane[i][7]));
+        for (int64_t i = 0; i < x->rows; i++) {
+            const operands o = { .x = x->values + i * blocks * BLOCK,
+                                 .x_scales = x->scales + i * blocks,
+                                 .x_sums = x->sums ? x->sums + i * blocks * x->sums_of_block : none,
+                                 .w = w->values + j * large * form.bytes,
+                                 .w_scales = (const char *)w->scales + j * large * scale_bytes,
+                                 .half_scales = w->half_scales,
+                                 .four_bits = four_bits,
+                                 .has_least = has_least };
+            out[i * stride + j] = product_of_large(&o, &form, of_32, large);
         }
 }
 
 INLINE void columns_of(const gd_quantized_rows *x, const gd_quantized_weights *w, bool four_bits,
                        bool has_least, int64_t begin, int64_t end, float *out, int64_t stride)
 {
-    if (w->form.groups)
-        columns_in_groups(x, w, four_bits, has_least, begin, end, out, stride);
+    if (w->form.groups == GROUPS)
+        columns_of_large(x, w, false, four_bits, has_least, begin, end, out, stride);
+    else if (w->form.groups)
+        columns_of_large(x, w, true, four_bits, has_least, begin, end, out, stride);
     else if (w->half_scales)
         columns(x, w, true, four_bits, has_least, begin, end, out, stride);
     else
