@@ -46,8 +46,8 @@ static void put_halves(product *p)
     p->halves = calloc((size_t)p->columns, (size_t)p->inner / 2);
     assert_non_null(p->halves);
     for (int64_t i = 0; i < p->columns * p->inner; i++)
-        p->halves[i / 32 * 16 + i % 16] |= (uint8_t)((unsigned)(p->values[i] + (p->has_least ? 0 : 8))
-                                                     << (i % 32 < 16 ? 0 : 4));
+        p->halves[i / 32 * 16 + i % 16] |=
+            (uint8_t)((unsigned)(p->values[i] + (p->has_least ? 0 : 8)) << (i % 32 < 16 ? 0 : 4));
 }
 
 /* Weights are any i8, -128 among them, or any of 4 bits; blocks of x are of sizes from 2^-20 to 2^20. */
@@ -69,7 +69,7 @@ static product make_of(int64_t rows, int64_t columns, int64_t inner, form of)
     for (int64_t i = 0; i < rows * inner; i++)
         p.x[i] = ldexpf(uniform(&state), (int)(i / 32 * 7 % 41) - 20);
     for (int64_t i = 0; i < columns * inner; i++)
-        p.values[i] = (int8_t)(four_bits     ? (int)floorf(uniform(&state) * 8) + (p.has_least ? 8 : 0)
+        p.values[i] = (int8_t)(four_bits ? (int)floorf(uniform(&state) * 8) + (p.has_least ? 8 : 0)
                                : i % 37 == 0 ? -128
                                              : (int)(uniform(&state) * 127.9f));
     for (int64_t i = 0; i < columns * p.scales_of_row; i++) {
@@ -164,7 +164,8 @@ static void check(gd_context *gd, const product *p, gd_dtype scales, const char 
         if (memcmp(&got[i], &p->result[i], sizeof *got) != 0)
             fail_msg("%s, %d bits%s: element %lld of %lld x %lld x %lld is %a, the definition "
                      "gives %a",
-                     where, p->halves ? 4 : 8, p->has_least ? " with least values" : "", (long long)i, (long long)p->rows, (long long)p->columns, (long long)p->inner,
+                     where, p->halves ? 4 : 8, p->has_least ? " with least values" : "",
+                     (long long)i, (long long)p->rows, (long long)p->columns, (long long)p->inner,
                      (double)got[i], (double)p->result[i]);
 }
 
@@ -308,7 +309,8 @@ static void weights_are_what_they_stand_for(void **state)
             gd_tensor *scales = scales_of(*state, &p, i ? GD_F16 : GD_F32);
             assert_same_bits(gd_dequantize(values, scales), dequantized(*state, &p));
             assert_null(gd_dequantize(values, gd_slice(scales, 1, 0, 2, 1)));
-            expect_error(GD_ERR_SHAPE, "and [.., in / 32], or [.., in / 16] with least values, expected");
+            expect_error(GD_ERR_SHAPE,
+                         "and [.., in / 32], or [.., in / 16] with least values, expected");
             assert_null(gd_dequantize(gd_cast(values, GD_F32), scales));
             expect_error(GD_ERR_DTYPE, "the values are f32");
             release(&p);

@@ -40,7 +40,9 @@ static inline bool gd_quantized_form_of(bool four_bits, int64_t bytes, int64_t s
     static const struct {
         int groups;
         bool has_least;
-    } kinds[] = { { 0, false }, { 0, true }, { 16, false }, { 8, false }, { 16, true }, { 8, true } };
+    } kinds[] = {
+        { 0, false }, { 0, true }, { 16, false }, { 8, false }, { 16, true }, { 8, true }
+    };
     for (int i = 0; i < (int)(sizeof kinds / sizeof *kinds); i++) {
         *out = gd_quantized_form_make(four_bits, kinds[i].groups, kinds[i].has_least);
         if (scales % out->scales == 0 && bytes == scales / out->scales * out->bytes)

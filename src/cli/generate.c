@@ -157,7 +157,8 @@ int cli_generate(int argc, char **argv)
         CLI_DEVICE_OPTION(&s.device),
         CLI_PRECISION_OPTION(&s.precision_name),
         { "quantized", NULL,
-          "keep a GGUF file's Q8_0, Q5_1, Q5_0, Q4_1, Q4_0 and k-quants in 8 or 4 bits, and compute with them",
+          "keep a GGUF file's Q8_0, Q5_1, Q5_0, Q4_1, Q4_0 and k-quants in 8 or 4 bits, and "
+          "compute with them",
           CLI_FLAG, &s.quantized, 0, 0 },
         { "cache", "DTYPE",
           "of keys and values: f32, or f16 for half the memory, or int8 for a quarter (default: "

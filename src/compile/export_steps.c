@@ -171,10 +171,9 @@ static gd_status export_quantized(gd_export *e, const gd_step *step)
                       rows, (long long)columns, (long long)scales / form.scales, form.bytes,
                       form.groups, form.four_bits, form.has_least);
     else
-        gd_buffer_add(&e->body,
-                      "        quantized_linear(%lld, %lld, %lld, %d, %d, x0, x1, x2, r0);\n", rows,
-                      (long long)columns, (long long)scales / form.scales, form.four_bits,
-                      form.has_least);
+        gd_buffer_add(
+            &e->body, "        quantized_linear(%lld, %lld, %lld, %d, %d, x0, x1, x2, r0);\n", rows,
+            (long long)columns, (long long)scales / form.scales, form.four_bits, form.has_least);
     return GD_OK;
 }
 

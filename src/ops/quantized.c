@@ -48,7 +48,8 @@ static bool is_scale(gd_dtype dtype)
 
 /* By how many weights a value holds. */
 static const char *const shapes_of[] = {
-    [1] = "[.., in], i8 [out, in] and [out, in / 32], or [out, in / 16] with least values, expected",
+    [1] =
+        "[.., in], i8 [out, in] and [out, in / 32], or [out, in / 16] with least values, expected",
     [2] = "[.., in], u8 [out, in / 2] and [out, in / 32], or [out, in / 16] with least values, "
           "expected",
 };

@@ -551,8 +551,6 @@ gd_language_model *gd_language_model_load_with(gd_context *context, const char *
     gd_file_close(file);
     if (m && o.quantized && !m->is_quantized)
         gd_log_message(GD_LOG_WARNING,
-                       "%s: no matrix is of Q8_0, Q5_1, Q5_0, Q4_1, Q4_0 or a k-quant, so none stays "
-                       "quantized: all are f32",
-                       path);
+                       "%s: no matrix is in blocks, so none stays quantized: all are f32", path);
     return m;
 }

@@ -34,15 +34,15 @@ typedef struct isa_kernels {
     const gd_conv_micro *conv_f32;
 } isa_kernels;
 
-#define KERNELS_OF(isa)                                                                      \
-    {                                                                                        \
-        gd_cpu_register_elementwise_##isa, gd_cpu_register_reduce_##isa,                     \
-            gd_cpu_register_softmax_##isa, gd_cpu_register_norm_##isa,                       \
-            gd_cpu_register_attention_##isa, gd_cpu_register_recurrent_##isa,                \
-            gd_cpu_register_pooling_##isa, &gd_gemm_f32_##isa, &gd_gemm_f64_##isa,           \
-            { gd_quantize_rows_##isa, gd_quantized_columns_##isa, gd_quantized_tiles_##isa,  \
-              gd_grouped_tiles_##isa },                                                      \
-            &gd_conv_f32_##isa                                                               \
+#define KERNELS_OF(isa)                                                                     \
+    {                                                                                       \
+        gd_cpu_register_elementwise_##isa, gd_cpu_register_reduce_##isa,                    \
+            gd_cpu_register_softmax_##isa, gd_cpu_register_norm_##isa,                      \
+            gd_cpu_register_attention_##isa, gd_cpu_register_recurrent_##isa,               \
+            gd_cpu_register_pooling_##isa, &gd_gemm_f32_##isa, &gd_gemm_f64_##isa,          \
+            { gd_quantize_rows_##isa, gd_quantized_columns_##isa, gd_quantized_tiles_##isa, \
+              gd_grouped_tiles_##isa },                                                     \
+            &gd_conv_f32_##isa                                                              \
     }
 static const isa_kernels kernels[GD_ISA_COUNT] = {
     [GD_ISA_BASELINE] = KERNELS_OF(baseline),

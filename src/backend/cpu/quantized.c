@@ -53,9 +53,8 @@ static void run_columns(void *context, int64_t begin, int64_t end, int thread)
     part.values = gd_scratch_take(&scratch, (size_t)(step * inner));
     part.scales = gd_scratch_take(&scratch, (size_t)(step * j->blocks) * sizeof(float));
     part.sums_of_block = gd_quantized_sums_of(&j->weights.form);
-    if (part.sums_of_block > 0)
-        part.sums = gd_scratch_take(&scratch, (size_t)(step * j->blocks * part.sums_of_block) *
-                                                  sizeof(int32_t));
+    part.sums = gd_scratch_take(&scratch,
+                                (size_t)(step * j->blocks * part.sums_of_block) * sizeof(int32_t));
     const float *x = j->call->in[0].data;
     float *out = j->call->out.data;
     for (int64_t row = 0; row < j->rows; row += step) {

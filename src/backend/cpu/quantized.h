@@ -11,14 +11,13 @@
 
 #define GD_QUANTIZED_LANES 8 /* sums over the blocks of a row; block b goes to lane b mod 8 */
 
-/* Rows in blocks: values [rows, 32 * blocks], and their scales [rows, blocks]. `sums`, NULL where the
- * weights' form needs none (gd_quantized_sums_of): sums of the values of each block; or of the first
- * 16 of each of four blocks, then of the last 16 of each. */
+/* Rows in blocks: values [rows, 32 * blocks], their scales [rows, blocks], and sums of the values of each
+ * block; or of the first 16 of each of four blocks, then of the last 16 of each. */
 typedef struct gd_quantized_rows {
     int8_t *values;
     float *scales;
     int32_t *sums;
-    int sums_of_block; /* 1 or 2 */
+    int sums_of_block; /* gd_quantized_sums_of() */
     int64_t rows, blocks;
 } gd_quantized_rows;
 
@@ -30,11 +29,11 @@ typedef struct gd_quantized_weights {
     gd_quantized_form form;
 } gd_quantized_weights;
 
-/* Sums of a block that a product needs: of its groups of 16; of the block, where weights are kept as 8
- * more than they are, or have a least value. */
+/* Sums of a block: of its groups of 16, or of all. They are for least values, and for weights that are
+ * multiplied as more than they are. */
 static inline int gd_quantized_sums_of(const gd_quantized_form *form)
 {
-    return form->groups == GD_QUANTIZED_GROUPS ? 2 : form->four_bits || form->has_least ? 1 : 0;
+    return form->groups == GD_QUANTIZED_GROUPS ? 2 : 1;
 }
 
 /* Many rows at once: rows and weights packed, and multiplied tile by tile. Sizes in bytes are those

@@ -37,13 +37,20 @@ typedef int16_t packed;
 #else
 #define ROWS 6
 #endif
-/* Measured on Sapphire Rapids: below, the kernel of a row is faster. */
+/* Below, the kernel of a row is faster; measured on Sapphire Rapids, of groups on Zen 5. */
 #if defined(WITH_AVX2) && !defined(WITH_VNNI)
 #define MANY_ROWS (ROWS == 12 ? 8 : 16)
 #else
 #define MANY_ROWS 4
 #endif
-#define MANY_GROUPED_ROWS (MANY_ROWS > 8 ? MANY_ROWS : 8) /* packing takes longer */
+/* Packing takes longer. */
+#ifdef WITH_VNNI
+#define MANY_ROWS_OF_32 7
+#define MANY_ROWS_OF_16 10
+#else
+#define MANY_ROWS_OF_32 (MANY_ROWS > 6 ? MANY_ROWS : 6)
+#define MANY_ROWS_OF_16 (MANY_ROWS > 8 ? MANY_ROWS : 8)
+#endif
 
 typedef struct packed_rows {
     packed values[ROWS][BLOCK];
@@ -315,28 +322,49 @@ INLINE void widen(const uint8_t *w, int8_t offset, int8_t *to)
 #endif
 }
 
-/* Where block `at` of the weights lies, or of large blocks its part of one. */
-INLINE const uint8_t *block_at(const gd_quantized_weights *w, int64_t at)
+/* Up to LANES rows of weights, columns of the result, and how far they lie apart. */
+typedef struct panel {
+    const gd_quantized_weights *weights; /* from the first column on */
+    int64_t columns, bytes, scales;
+} panel;
+
+INLINE panel make_panel(const gd_quantized_weights *w, gd_quantized_weights *from, int64_t first,
+                        int64_t columns, int64_t blocks)
 {
-    const gd_quantized_form *form = &w->form;
-    if (!form->groups)
-        return w->values + at * form->bytes;
-    return w->values + at / LANES * form->bytes + at % LANES * (form->numbers / LANES);
+    const int64_t all = w->form.groups ? blocks / LANES : blocks;
+    const panel p = { from, columns, all * w->form.bytes, all * w->form.scales };
+    *from = *w;
+    from->values += first * p.bytes;
+    from->scales = (const char *)w->scales + first * p.scales * (w->half_scales ? 2 : 4);
+    return p;
 }
 
-/* A block of each of up to LANES rows of weights, the first of them block `at`; zeros for those that
- * lack. `room` is for what has to be unpacked. */
-INLINE void find_blocks(const gd_quantized_weights *w, int64_t at, int64_t columns, int64_t blocks,
-                        int8_t room[VLANES][BLOCK], const int8_t *found[VLANES])
+/* Which of a column's scales is that of block b. */
+INLINE int64_t scale_of_block(const panel *p, int64_t b)
+{
+    const gd_quantized_form *form = &p->weights->form;
+    return (form->groups ? b / LANES : b) * form->scales;
+}
+
+/* Block b of each column; zeros for those that lack. `room` is for what has to be unpacked. */
+INLINE void find_blocks(const panel *p, int64_t b, int8_t room[VLANES][BLOCK],
+                        const int8_t *found[VLANES])
 {
     static const int8_t none[BLOCK] = { 0 };
-    for (int64_t j = 0; j < columns; j++) {
-        const uint8_t *block = block_at(w, at + j * blocks);
-        if (w->form.four_bits)
-            widen(block, w->form.has_least ? 0 : 8, room[j]);
-        found[j] = w->form.four_bits ? room[j] : (const int8_t *)block;
-    }
-    for (int64_t j = columns; j < VLANES; j++)
+    const gd_quantized_form *form = &p->weights->form;
+    const uint8_t *block = p->weights->values;
+    block += form->groups ? b / LANES * form->bytes + b % LANES * (form->numbers / LANES)
+                          : b * form->bytes;
+    const int8_t offset = form->has_least ? 0 : 8;
+    if (form->four_bits)
+        for (int64_t j = 0; j < p->columns; j++, block += p->bytes) {
+            widen(block, offset, room[j]);
+            found[j] = room[j];
+        }
+    else
+        for (int64_t j = 0; j < p->columns; j++, block += p->bytes)
+            found[j] = (const int8_t *)block;
+    for (int64_t j = p->columns; j < VLANES; j++)
         found[j] = none;
 }
 
@@ -363,94 +391,116 @@ INLINE void pack_values(const int8_t *const w[VLANES], packed_columns *to)
     }
 }
 
-/* Scales `stride` apart, the first of them scale `at`; zeros for those that lack. */
-INLINE void pack_scales(const gd_quantized_weights *w, int64_t at, int64_t columns, int64_t stride,
-                        float *to)
+/* Scale `at` of each column; zeros for those that lack. */
+INLINE void pack_scales(const panel *p, int64_t at, float *to)
 {
+    const gd_quantized_weights *w = p->weights;
 #ifdef WITH_AVX2
     if (w->half_scales) {
+        const uint16_t *scale = (const uint16_t *)w->scales + at;
         uint16_t bits[VLANES] = { 0 };
-        for (int64_t j = 0; j < columns; j++)
-            bits[j] = ((const uint16_t *)w->scales)[at + j * stride];
+        for (int64_t j = 0; j < p->columns; j++)
+            bits[j] = scale[j * p->scales];
         for (int64_t j = 0; j < VLANES; j += LANES)
             _mm256_storeu_ps(to + j, read_scales(bits, true, j));
         return;
     }
 #endif
     for (int64_t j = 0; j < VLANES; j++)
-        to[j] = j < columns ? read_scale(w->scales, w->half_scales, at + j * stride) : 0;
+        to[j] = j < p->columns ? read_scale(w->scales, w->half_scales, at + j * p->scales) : 0;
 }
 
-/* Block `at` of the weights, and those of further columns. */
-INLINE void pack_block(const gd_quantized_weights *w, int64_t at, int64_t columns, int64_t blocks,
-                       packed_columns *to)
+/* Byte `at` of each column as a number; zeros for those that lack. */
+INLINE void pack_bytes(const panel *p, int64_t at, float *to)
 {
-    const int64_t of_scale = w->form.groups ? LANES : 1; /* blocks */
-    const int64_t scales = w->form.scales;
+    const int8_t *byte = (const int8_t *)p->weights->values + at;
+    int8_t bytes[VLANES] = { 0 };
+    for (int64_t j = 0; j < p->columns; j++)
+        bytes[j] = byte[j * p->bytes];
+    for (int j = 0; j < VLANES; j++)
+        to[j] = bytes[j];
+}
+
+INLINE void pack_block(const panel *p, int64_t b, packed_columns *to)
+{
     int8_t room[VLANES][BLOCK];
     const int8_t *found[VLANES];
-    find_blocks(w, at, columns, blocks, room, found);
+    find_blocks(p, b, room, found);
     pack_values(found, to);
-    pack_scales(w, at / of_scale * scales, columns, blocks / of_scale * scales, to->scales);
+    pack_scales(p, scale_of_block(p, b), to->scales);
 }
 
-/* The same with least values. */
-INLINE void pack_block_with_least(const gd_quantized_weights *w, int64_t at, int64_t columns,
-                                  int64_t blocks, packed_columns_with_least *to)
+INLINE void pack_block_with_least(const panel *p, int64_t b, packed_columns_with_least *to)
 {
-    const int64_t of_scale = w->form.groups ? LANES : 1;
     float least[VLANES];
-    pack_block(w, at, columns, blocks, &to->columns);
-    pack_scales(w, at / of_scale * 2 + 1, columns, blocks / of_scale * 2, least);
+    pack_block(p, b, &to->columns);
+    pack_scales(p, scale_of_block(p, b) + 1, least);
     for (int j = 0; j < VLANES; j++)
         to->minus_least_scales[j] = -least[j];
 }
 
-/* Block `at` of the weights is a group, as are those of further columns. */
-INLINE void pack_group(const gd_quantized_weights *w, int64_t at, int64_t columns, int64_t blocks,
-                       packed_columns_of_groups *to)
+/* Block b is a group. */
+INLINE void pack_group(const panel *p, int64_t b, packed_columns_of_groups *to)
 {
-    const gd_quantized_form *form = &w->form;
-    memset(to, 0, sizeof *to);
-    if (form->has_least)
-        pack_block_with_least(w, at, columns, blocks, &to->columns);
-    else
-        pack_block(w, at, columns, blocks, &to->columns.columns);
-    const int8_t *k = (const int8_t *)w->values + at / LANES * form->bytes + form->numbers;
-    const int64_t stride = blocks / LANES * form->bytes;
-    for (int64_t j = 0; j < columns; j++) {
-        to->group_scales[j] = k[j * stride + at % LANES];
-        to->least[j] = form->has_least ? k[j * stride + LANES + at % LANES] : 0;
+    const gd_quantized_form *form = &p->weights->form;
+    const int64_t k = b / LANES * form->bytes + form->numbers + b % LANES;
+    pack_bytes(p, k, to->group_scales);
+    if (form->has_least) {
+        pack_block_with_least(p, b, &to->columns);
+        pack_bytes(p, k + LANES, to->least);
+    } else {
+        pack_block(p, b, &to->columns.columns);
+        memset(to->columns.minus_least_scales, 0, sizeof to->columns.minus_least_scales);
+        memset(to->least, 0, sizeof to->least);
     }
+}
+
+INLINE void pack_panel(const panel *p, int64_t blocks, const enum kind kind, void *packed_to)
+{
+    packed_columns *in_blocks = packed_to;
+    packed_columns_with_least *with_least = packed_to;
+    packed_columns_of_groups *of_groups = packed_to;
+    for (int turn = 0; turn < LANES; turn++)
+        for (int64_t b = turns[turn]; b < blocks; b += LANES)
+            if (kind == IN_BLOCKS)
+                pack_block(p, b, in_blocks++);
+            else if (kind == IN_BLOCKS_WITH_LEAST)
+                pack_block_with_least(p, b, with_least++);
+            else
+                pack_group(p, b, of_groups++);
 }
 
 /* Columns of the result, rows of the weights, up to LANES from `first` on; zeros for those that lack.
  */
-static void pack_columns(const gd_quantized_weights *w, int64_t first, int64_t columns,
-                         int64_t blocks, void *packed_to)
+INLINE void pack_kind(const gd_quantized_weights *w, int64_t first, int64_t columns, int64_t blocks,
+                      const enum kind kind, void *to)
 {
-    packed_columns *to = packed_to;
-    for (int turn = 0; turn < LANES; turn++)
-        for (int64_t b = turns[turn]; b < blocks; b += LANES)
-            pack_block(w, first * blocks + b, columns, blocks, to++);
+    gd_quantized_weights from;
+    panel p = make_panel(w, &from, first, columns, blocks);
+    if (columns == VLANES) {
+        p.columns = VLANES; /* known when this is compiled */
+        pack_panel(&p, blocks, kind, to);
+    } else {
+        pack_panel(&p, blocks, kind, to);
+    }
+}
+
+static void pack_columns(const gd_quantized_weights *w, int64_t first, int64_t columns,
+                         int64_t blocks, void *to)
+{
+    pack_kind(w, first, columns, blocks, IN_BLOCKS, to);
 }
 
 static void pack_columns_with_least(const gd_quantized_weights *w, int64_t first, int64_t columns,
-                                    int64_t blocks, void *packed_to)
+                                    int64_t blocks, void *to)
 {
-    packed_columns_with_least *to = packed_to;
-    for (int turn = 0; turn < LANES; turn++)
-        for (int64_t b = turns[turn]; b < blocks; b += LANES)
-            pack_block_with_least(w, first * blocks + b, columns, blocks, to++);
+    pack_kind(w, first, columns, blocks, IN_BLOCKS_WITH_LEAST, to);
 }
 
 static void pack_columns_of_groups(const gd_quantized_weights *w, int64_t first, int64_t columns,
-                                   int64_t blocks, void *packed_to)
+                                   int64_t blocks, void *to)
 {
-    packed_columns_of_groups *to = packed_to;
-    for (int turn = 0; turn < LANES; turn++)
-        for (int64_t b = turns[turn]; b < blocks; b += LANES)
-            pack_group(w, first * blocks + b, columns, blocks, to++);
+    pack_kind(w, first, columns, blocks, IN_GROUPS_OF_32, to);
 }
 
 #ifdef WITH_GROUPS
@@ -744,16 +794,16 @@ static void multiply_groups_of_32(const void *x, const void *w, int64_t blocks, 
     multiply_kind(x, w, blocks, rows, columns, IN_GROUPS_OF_32, out, stride);
 }
 
-#define TILES(of_columns, pack, of)                                                         \
-    {                                                                                       \
-        .rows = ROWS, .columns = VLANES, .many_rows = MANY_ROWS,                            \
-        .row_bytes = sizeof(packed_rows), .column_bytes = sizeof(of_columns),               \
-        .pack_rows = pack_rows, .pack_columns = pack, .multiply = of                        \
+#define TILES(from, of_columns, pack, of)                                                     \
+    {                                                                                         \
+        .rows = ROWS, .columns = VLANES, .many_rows = from, .row_bytes = sizeof(packed_rows), \
+        .column_bytes = sizeof(of_columns), .pack_rows = pack_rows, .pack_columns = pack,     \
+        .multiply = of                                                                        \
     }
 const gd_quantized_tiles NAME(gd_quantized_tiles)[3] = {
-    TILES(packed_columns, pack_columns, multiply),
-    TILES(packed_columns_with_least, pack_columns_with_least, multiply_with_least),
-    TILES(packed_columns_of_groups, pack_columns_of_groups, multiply_groups_of_32)
+    TILES(MANY_ROWS, packed_columns, pack_columns, multiply),
+    TILES(MANY_ROWS, packed_columns_with_least, pack_columns_with_least, multiply_with_least),
+    TILES(MANY_ROWS_OF_32, packed_columns_of_groups, pack_columns_of_groups, multiply_groups_of_32)
 };
 
 #ifdef WITH_GROUPS
@@ -763,15 +813,15 @@ static void multiply_grouped(const void *x, const void *w, int64_t blocks, int64
     multiply_kind(x, w, blocks, rows, columns, IN_GROUPS_OF_16, out, stride);
 }
 
-static void multiply_grouped_with_least(const void *x, const void *w, int64_t blocks,
-                                        int64_t rows, int64_t columns, float *out, int64_t stride)
+static void multiply_grouped_with_least(const void *x, const void *w, int64_t blocks, int64_t rows,
+                                        int64_t columns, float *out, int64_t stride)
 {
     multiply_kind(x, w, blocks, rows, columns, IN_GROUPS_OF_16_WITH_LEAST, out, stride);
 }
 
 #define GROUPED_TILES(of)                                                                    \
     {                                                                                        \
-        .rows = ROWS, .columns = VLANES, .many_rows = MANY_GROUPED_ROWS,                     \
+        .rows = ROWS, .columns = VLANES, .many_rows = MANY_ROWS_OF_16,                       \
         .row_bytes = sizeof(grouped_rows), .column_bytes = sizeof(grouped_columns),          \
         .pack_rows = pack_grouped_rows, .pack_columns = pack_grouped_columns, .multiply = of \
     }

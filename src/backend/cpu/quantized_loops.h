@@ -64,13 +64,13 @@ void NAME(gd_quantize_rows)(const float *x, const gd_quantized_rows *to)
         int8_t *values = to->values + b * BLOCK;
         to->scales[b] = quantize_block(x + b * BLOCK, values);
         int32_t first = 0, second = 0;
-        for (int i = 0; i < BLOCK / 2 && to->sums; i++) {
+        for (int i = 0; i < BLOCK / 2; i++) {
             first += values[i];
             second += values[i + BLOCK / 2];
         }
-        if (to->sums && to->sums_of_block == 1)
+        if (to->sums_of_block == 1) {
             to->sums[b] = first + second;
-        else if (to->sums) {
+        } else {
             int32_t *fours = to->sums + b / 4 * 8; /* what four blocks have */
             fours[b % 4] = first;
             fours[4 + b % 4] = second;
@@ -155,6 +155,72 @@ INLINE int32_t block_sum(const operands *o, int64_t b)
     return _mm_cvtsi128_si32(sum) - (too_large(o) ? 8 * o->x_sums[b] : 0);
 }
 
+#ifdef WITH_VNNI
+/* The sums of the first 16 products of each of eight blocks, then of the last 16 of each. Weights of 8 bits
+ * count 128 more than they are. */
+INLINE __m512i half_sums(const operands *o, int64_t b)
+{
+    const int8_t *x = o->x + b * BLOCK;
+    const uint8_t *w = o->w + b * weight_bytes(o->four_bits);
+    const __m512i zero = _mm512_setzero_si512();
+    __m512i part[4], order;
+    if (o->four_bits) { /* first and last halves of four blocks, then of the other four */
+        const __m512i fifteen = _mm512_set1_epi8(15);
+        const __m512i first = _mm512_setr_epi64(0, 1, 4, 5, 8, 9, 12, 13);
+        const __m512i last = _mm512_setr_epi64(2, 3, 6, 7, 10, 11, 14, 15);
+        GD_SIMD_UNROLL
+        for (int four = 0; four < 2; four++) {
+            const __m512i both = _mm512_loadu_si512(w + 64 * four);
+            const __m512i low = _mm512_and_si512(both, fifteen);
+            const __m512i high = _mm512_and_si512(_mm512_srli_epi16(both, 4), fifteen);
+            const __m512i x_low = _mm512_loadu_si512(x + 128 * four);
+            const __m512i x_high = _mm512_loadu_si512(x + 128 * four + 64);
+            part[2 * four] =
+                _mm512_dpbusd_epi32(zero, low, _mm512_permutex2var_epi64(x_low, first, x_high));
+            part[2 * four + 1] =
+                _mm512_dpbusd_epi32(zero, high, _mm512_permutex2var_epi64(x_low, last, x_high));
+        }
+        order = _mm512_setr_epi32(0, 4, 8, 12, 2, 6, 10, 14, 1, 5, 9, 13, 3, 7, 11, 15);
+    } else { /* two blocks each */
+        const __m512i offset = _mm512_set1_epi8(-128);
+        GD_SIMD_UNROLL
+        for (int two = 0; two < 4; two++) {
+            const __m512i weights = _mm512_xor_si512(_mm512_loadu_si512(w + 64 * two), offset);
+            part[two] = _mm512_dpbusd_epi32(zero, weights, _mm512_loadu_si512(x + 64 * two));
+        }
+        order = _mm512_setr_epi32(0, 8, 1, 9, 2, 10, 3, 11, 4, 12, 5, 13, 6, 14, 7, 15);
+    }
+    const __m512i even = _mm512_add_epi32(_mm512_unpacklo_epi32(part[0], part[1]),
+                                          _mm512_unpackhi_epi32(part[0], part[1]));
+    const __m512i odd = _mm512_add_epi32(_mm512_unpacklo_epi32(part[2], part[3]),
+                                         _mm512_unpackhi_epi32(part[2], part[3]));
+    const __m512i sums =
+        _mm512_add_epi32(_mm512_unpacklo_epi64(even, odd), _mm512_unpackhi_epi64(even, odd));
+    return _mm512_permutexvar_epi32(order, sums);
+}
+
+/* As a shift: weights count 8 more than they are, or 128; -1: no more. */
+INLINE int offset_shift(const operands *o)
+{
+    return !o->four_bits ? 7 : o->has_least ? -1 : 3;
+}
+
+/* The halves added. */
+INLINE __m256i add_halves(__m512i sums)
+{
+    return _mm256_add_epi32(_mm512_castsi512_si256(sums), _mm512_extracti64x4_epi64(sums, 1));
+}
+
+/* The sums of eight blocks. */
+INLINE __m256i block_sums(const operands *o, int64_t b)
+{
+    const __m256i sums = add_halves(half_sums(o, b));
+    if (offset_shift(o) < 0)
+        return sums;
+    const __m256i of_x = _mm256_loadu_si256((const __m256i *)(o->x_sums + b));
+    return _mm256_sub_epi32(sums, _mm256_slli_epi32(of_x, offset_shift(o)));
+}
+#else
 /* The sums of eight blocks. */
 INLINE __m256i block_sums(const operands *o, int64_t b)
 {
@@ -168,6 +234,7 @@ INLINE __m256i block_sums(const operands *o, int64_t b)
     const __m256i of_x = _mm256_loadu_si256((const __m256i *)(o->x_sums + b));
     return _mm256_sub_epi32(sums, _mm256_slli_epi32(of_x, 3));
 }
+#endif
 
 INLINE __m256 read_scales(const void *scales, bool half, int64_t at)
 {
@@ -180,7 +247,8 @@ INLINE __m256 read_every_second(const void *scales, bool half, int64_t b, bool l
 {
     const __m256 low = read_scales(scales, half, 2 * b);
     const __m256 high = read_scales(scales, half, 2 * b + LANES);
-    const __m256 some = least ? _mm256_shuffle_ps(low, high, 0xdd) : _mm256_shuffle_ps(low, high, 0x88);
+    const __m256 some =
+        least ? _mm256_shuffle_ps(low, high, 0xdd) : _mm256_shuffle_ps(low, high, 0x88);
     return _mm256_castpd_ps(_mm256_permute4x64_pd(_mm256_castps_pd(some), 0xd8));
 }
 
@@ -347,7 +415,7 @@ INLINE void columns(const gd_quantized_rows *x, const gd_quantized_weights *w, b
         for (int64_t i = 0; i < x->rows; i++) {
             const operands o = { .x = x->values + i * blocks * BLOCK,
                                  .x_scales = x->scales + i * blocks,
-                                 .x_sums = four_bits || has_least ? x->sums + i * blocks : NULL,
+                                 .x_sums = x->sums + i * blocks,
                                  .w = w->values + j * blocks * weight_bytes(four_bits),
                                  .w_scales = (const char *)w->scales + j * blocks * scale_bytes,
                                  .half_scales = half_scales,
@@ -388,6 +456,32 @@ INLINE eight terms_of_32(const operands *o, const uint8_t *k, float d, float e)
     return _mm256_sub_ps(all, _mm256_mul_ps(_mm256_mul_ps(scales, _mm256_set1_ps(e)), less));
 }
 
+#ifdef WITH_VNNI
+/* The sums of eight blocks, times the numbers of their groups of 16. */
+INLINE __m256i add_groups(__m512i sums, const uint8_t *numbers)
+{
+    const __m128i order = _mm_setr_epi8(0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15);
+    const __m128i bytes = _mm_shuffle_epi8(_mm_loadu_si128((const __m128i *)numbers), order);
+    return add_halves(_mm512_mullo_epi32(sums, _mm512_cvtepi8_epi32(bytes)));
+}
+
+/* The same with groups of 16. */
+INLINE eight terms_of_16(const operands *o, const uint8_t *k, float d, float e)
+{
+    const __m512i fours = _mm512_loadu_si512(o->x_sums);
+    const __m512i of_x = _mm512_shuffle_i64x2(fours, fours, 0xd8);
+    __m512i halves = half_sums(o, 0);
+    if (offset_shift(o) >= 0)
+        halves = _mm512_sub_epi32(halves, _mm512_slli_epi32(of_x, (unsigned)offset_shift(o)));
+    const __m256 exact = _mm256_cvtepi32_ps(add_groups(halves, k));
+    const __m256 scales = _mm256_loadu_ps(o->x_scales);
+    const __m256 all = _mm256_mul_ps(_mm256_mul_ps(scales, _mm256_set1_ps(d)), exact);
+    if (!o->has_least)
+        return all;
+    const __m256 less = _mm256_cvtepi32_ps(add_groups(of_x, k + GROUPS));
+    return _mm256_sub_ps(all, _mm256_mul_ps(_mm256_mul_ps(scales, _mm256_set1_ps(e)), less));
+}
+#else
 /* The sums of two groups in each of eight blocks, times the groups' numbers, added. `low` has the sums of the
  * first 16 of four blocks, then of their last 16, `high` those of the other four. */
 INLINE __m256i add_groups(__m256i low, __m256i high, const uint8_t *numbers)
@@ -418,6 +512,8 @@ INLINE eight terms_of_16(const operands *o, const uint8_t *k, float d, float e)
     const __m256 less = _mm256_cvtepi32_ps(add_groups(low, high, k + GROUPS));
     return _mm256_sub_ps(all, _mm256_mul_ps(_mm256_mul_ps(scales, _mm256_set1_ps(e)), less));
 }
+
+#endif
 
 INLINE eight add_eight(eight a, eight b)
 {
@@ -484,8 +580,7 @@ INLINE eight terms_of_16(const operands *o, const uint8_t *k, float d, float e)
             sums[1] -= 8 * x_sums[4];
         }
         const float exact = (float)(sums[0] * scales[0] + sums[1] * scales[1]);
-        const float less =
-            o->has_least ? (float)(x_sums[0] * least[0] + x_sums[4] * least[1]) : 0;
+        const float less = o->has_least ? (float)(x_sums[0] * least[0] + x_sums[4] * least[1]) : 0;
         r.lane[b] = term_of_large(o, b, d, exact, e, less);
     }
     return r;
@@ -527,7 +622,6 @@ INLINE void columns_of_large(const gd_quantized_rows *x, const gd_quantized_weig
                              bool four_bits, bool has_least, int64_t begin, int64_t end, float *out,
                              int64_t stride)
 {
-    static const int32_t none[LANES * 2];
     const gd_quantized_form form =
         gd_quantized_form_make(four_bits, of_32 ? LANES : GROUPS, has_least);
     const int64_t blocks = x->blocks, large = blocks / LANES;
@@ -536,7 +630,7 @@ INLINE void columns_of_large(const gd_quantized_rows *x, const gd_quantized_weig
         for (int64_t i = 0; i < x->rows; i++) {
             const operands o = { .x = x->values + i * blocks * BLOCK,
                                  .x_scales = x->scales + i * blocks,
-                                 .x_sums = x->sums ? x->sums + i * blocks * x->sums_of_block : none,
+                                 .x_sums = x->sums + i * blocks * x->sums_of_block,
                                  .w = w->values + j * large * form.bytes,
                                  .w_scales = (const char *)w->scales + j * large * scale_bytes,
                                  .half_scales = w->half_scales,
