@@ -30,7 +30,10 @@ enum { X, WEIGHT, BIAS, LABELS, OPERANDS };
 enum {
     DIFFERENTIABLE = 1,
     MATRIX = 2, /* of rank 2 alone */
-    DIRECT = 4, /* no cast of x or of a result of its size is a pass over memory */
+    PLANES = 8, /* of rank 3 alone */
+    DIRECT =
+        4, /* no cast of x or of a result of its size is a pass over memory, eagerly or compiled */
+    COMPILED = 16, /* the same where it is compiled alone */
 };
 
 typedef struct function {
@@ -129,6 +132,12 @@ static gd_tensor *argmin_columns(gd_tensor *const *t)
     return gd_argmin(t[X], 0, true);
 }
 
+/* The last axis is the planes. */
+static gd_tensor *batch_norm(gd_tensor *const *t)
+{
+    return gd_batch_norm(t[X], NULL, NULL, NULL, NULL, .training = true);
+}
+
 /* The adjoint of broadcasting: a sum over axes 0 and 1 of three, or 0 of two. */
 static gd_tensor *bias_added(gd_tensor *const *t)
 {
@@ -183,6 +192,7 @@ static const function functions[] = {
     { "max_pool of squares", max_pool_squares, DIFFERENTIABLE | DIRECT },
     { "avg_pool", avg_pool, DIFFERENTIABLE | DIRECT },
     { "bias added", bias_added, DIFFERENTIABLE },
+    { "batch_norm", batch_norm, DIFFERENTIABLE | PLANES | COMPILED },
 };
 
 /* ---- operands ---- */
@@ -277,9 +287,9 @@ static void gradients_of(gd_tensor *y, gd_tensor *seed, gd_tensor *const *t, gd_
     assert_int_equal(gd_grad(1, &y, &seed, 3, t, d), GD_OK);
 }
 
-static void expect_no_casts(const function *f, const char *what)
+static void expect_no_casts(int flags, const char *what)
 {
-    if (f->flags & DIRECT && casts > 0)
+    if (flags && casts > 0)
         fail_msg("%s, %s: %d casts pass over memory", tried, what, casts);
 }
 
@@ -321,7 +331,7 @@ static void check_compiled(gd_context *gd, body b, gd_tensor *const *t, gd_tenso
     expect_bits(gd_call(compiled, OPERANDS + 1, in), expected,
                 b.by_x ? "compiled gradient" : "compiled");
     if (!b.by_x)
-        expect_no_casts(b.f, "compiled");
+        expect_no_casts(b.f->flags & (DIRECT | COMPILED), "compiled");
     gd_function_release(compiled);
 }
 
@@ -334,7 +344,7 @@ static void check_function(gd_context *gd, const function *f, gd_tensor *const *
     cast_size = is_one_line ? 0 : gd_tensor_count(t[X]); /* else results may be of that size */
     casts = 0;
     gd_tensor *y = f->build(t);
-    expect_no_casts(f, "without history");
+    expect_no_casts(f->flags & DIRECT, "without history");
     expect_bits(y, expected, "without history");
     gd_tensor *seed = NULL;
     if (f->flags & DIFFERENTIABLE) {
@@ -370,7 +380,8 @@ static void check_context(gd_context *gd, numbers *n)
                 gd_tensor *t[OPERANDS];
                 make_operands(gd, shapes[s], half ? GD_BF16 : GD_F16, (enum contents)kind, n, t);
                 for (size_t f = 0; f < sizeof functions / sizeof *functions; f++)
-                    if (shapes[s].rank == 2 || !(functions[f].flags & MATRIX)) {
+                    if (shapes[s].rank == (functions[f].flags & PLANES ? 3 : 2) ||
+                        !(functions[f].flags & (MATRIX | PLANES))) {
                         snprintf(tried, sizeof tried, "%s of %s %d, %d threads: %s, shape %d, %d",
                                  gd->device->isa, half ? "bf16" : "f16", kind, gd->device->threads,
                                  functions[f].name, (int)s, (int)shapes[s].rank);

@@ -219,6 +219,8 @@ GD_API gd_tensor *gd_gelu_tanh_grad(gd_tensor *g, gd_tensor *x);
 GD_API gd_tensor *gd_silu_grad(gd_tensor *g, gd_tensor *x);
 /* x^y ln x; 0 at x = 0, y >= 0 */
 GD_API gd_tensor *gd_pow_log(gd_tensor *x, gd_tensor *y);
+/* (x - y) * z: what normalisation about a mean y does; the shapes broadcast */
+GD_API gd_tensor *gd_scale_centred(gd_tensor *x, gd_tensor *y, gd_tensor *z);
 
 /* ---- comparisons and logic: bool results ---- */
 

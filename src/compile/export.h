@@ -72,6 +72,7 @@ void gd_export_word(gd_export *e, const gd_step *step, const gd_loops *l, int k)
 gd_status gd_export_dropout(gd_export *e, const gd_step *step);
 /* export_sequence.c: normalisation of rows, attention, recurrent networks, CTC. */
 gd_status gd_export_norm(gd_export *e, const gd_step *step);
+gd_status gd_export_centred(gd_export *e, const gd_step *step);
 gd_status gd_export_attention(gd_export *e, const gd_step *step);
 gd_status gd_export_recurrent(gd_export *e, const gd_step *step);
 gd_status gd_export_ctc(gd_export *e, const gd_step *step);

@@ -45,6 +45,17 @@ gd_status gd_export_norm(gd_export *e, const gd_step *step)
     return GD_OK;
 }
 
+gd_status gd_export_centred(gd_export *e, const gd_step *step)
+{
+    const gd_ir_value *v = &e->plan->ir.values[step->value];
+    const gd_layout *x = layout_of(e, v->in[0]);
+    gd_export_pointers(e, step);
+    gd_buffer_add(&e->body, "        centred_products_%s(%lld, %lld, %lld, x0, x1, %s, r0);\n",
+                  gd_codegen_suffix(x->dtype), (long long)x->shape[0], (long long)x->shape[1],
+                  (long long)gd_centred_row(x), v->n > 2 ? "x2" : "NULL");
+    return GD_OK;
+}
+
 /* ---- attention, attention_narrow, attention_grad ---- */
 
 /* Strides of heads, rows and columns. */

@@ -267,6 +267,7 @@ static const gd_export_writer writers[GD_OP_COUNT] = {
     [GD_OP_searchsorted] = gd_export_search,
     [GD_OP_normalize] = gd_export_norm,
     [GD_OP_normalize_grad] = gd_export_norm,
+    [GD_OP_centred_products] = gd_export_centred,
     [GD_OP_attention] = gd_export_attention,
     [GD_OP_attention_narrow] = gd_export_attention,
     [GD_OP_attention_grad] = gd_export_attention,

@@ -19,12 +19,24 @@ static bool is_cast(const gd_ir *ir, int32_t i)
     return v->kind == GD_IR_OP && v->op->id == GD_OP_cast && !v->is_constant;
 }
 
+/* Whether an op that is no reduction reads the cast i, and so will read the halves: a group with that cast and
+ * a reduction of it would not come by its numbers for less. */
+static bool is_read_as_halves(const gd_ir *ir, const gd_ir_users *users, int32_t i)
+{
+    bool any = false;
+    for (int32_t u = users->first[i]; u < users->first[i + 1]; u++) {
+        const gd_op *op = ir->values[users->op[u]].op;
+        any |= op->halves && !gd_fused_reduces(op->id);
+    }
+    return any;
+}
+
 /* Whether a group may have this reduction and the cast of its operand, and more than these two. */
 static bool is_left_to_fuse(const gd_ir *ir, const gd_ir_users *users, const gd_ir_value *v)
 {
     gd_rows rows;
     if (ir->context->device->limits.row_group_instructions == 0 || !is_cast(ir, v->in[0]) ||
-        !gd_rows_of(ir, v, &rows))
+        !gd_rows_of(ir, v, &rows) || is_read_as_halves(ir, users, v->in[0]))
         return false;
     const gd_ir_value *x = &ir->values[ir->values[v->in[0]].in[0]];
     return gd_ir_sole_user(users, v->in[0]) < 0 ||

@@ -124,6 +124,15 @@ typedef struct gd_rounded_attr {
     int64_t rounded; /* gd_op.rounds */
 } gd_rounded_attr;   /* cross_entropy_grad */
 
+/* Numbers of x [n, c, ..] that centred_products adds up for a result. */
+static inline int64_t gd_centred_row(const gd_layout *x)
+{
+    int64_t k = 1;
+    for (int i = 2; i < x->rank; i++)
+        k *= x->shape[i];
+    return k;
+}
+
 /* normalize_grad sums the gradients of weight and bias over blocks of rows, in order, and leaves
  * the block sums to be added up. How rows are cut depends on their number alone, so results do not
  * depend on threads. Its result is [rows + parts * blocks, k]: the gradient by x, the block sums

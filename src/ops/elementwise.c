@@ -147,6 +147,22 @@ static gd_tensor *gd_pow_log_slope(gd_tensor *x, gd_tensor *y, gd_tensor *slope)
     return gd_where(gd_logical_or(gd_ne(x, zero), gd_lt(y, zero)), slope, zero);
 }
 
+/* By y, which often has fewer axes than g, as z has: what is the same along an axis is multiplied once g is summed. */
+static gd_tensor *gd_scale_centred_by_center(gd_tensor *g, gd_tensor *y, gd_tensor *z)
+{
+    const bool is_alike = gd_layout_same_shape(&y->layout, &z->layout);
+    return gd_neg(gd_mul(is_alike ? gd_sum_to(g, &y->layout) : g, z));
+}
+
+/* By z: of channels, sums of products in one pass. */
+static gd_tensor *gd_scale_centred_by_scale(gd_tensor *g, gd_tensor *x, gd_tensor *y, gd_tensor *z)
+{
+    gd_tensor *sums = NULL;
+    if (!gd_sum_channels(x, y, g, &z->layout, &sums))
+        return gd_mul(g, gd_sub(x, y));
+    return sums;
+}
+
 /* ---- second derivatives of activations ---- */
 
 /* phi(x) (2 - x^2), phi the density of the normal distribution */

@@ -134,6 +134,11 @@ double gd_flops_softmax(int n, const gd_layout *const *in, const gd_layout *out,
 /* "axis=1", of a gd_axis_attr, for rows. */
 void gd_format_axis(const void *attr, char *text, size_t size);
 
+/* The sums of (x - center) g over all axes but 1, as `like`; where x [n, c, ..] has such axes, and `like` and
+ * the center one number for each channel, [c, 1, ..] or [1, c, 1, ..]. false: they have not. */
+bool gd_sum_channels(gd_tensor *x, gd_tensor *center, gd_tensor *g, const gd_layout *like,
+                     gd_tensor **sums);
+
 /* The op normalize_grad (ops/norm.c): x [.., k] and g like it; weight [k] when attr->parts > 0. */
 gd_tensor *gd_normalize_grad(gd_tensor *x, gd_tensor *g, gd_tensor *weight,
                              const gd_norm_attr *attr);

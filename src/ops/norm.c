@@ -7,7 +7,12 @@
  *
  * Centred, this is layer normalisation (Ba, Kiros, Hinton 2016), not centred RMS normalisation
  * (Zhang, Sennrich 2019). Group (Wu, He 2018) and instance normalisation are layer normalisation of
- * reshaped rows. Batch normalisation (Ioffe, Szegedy 2015) is made of simpler ops.
+ * reshaped rows. Batch normalisation (Ioffe, Szegedy 2015) is made of simpler ops, one of them for it alone:
+ * centred_products reads x [n, c, ..], and g, once for the sums over the last axes of
+ *
+ *     (x - center[c])^2    or    (x - center[c]) g
+ *
+ * with the bits of a subtraction, a product and a sum. Its results [n, c] are then summed over n.
  *
  * Derivatives use J(v) = s * (v - mean(v) - h * mean(v * h)), the product with the Jacobian of h by
  * x, which is symmetric (the middle term only when centred).
@@ -489,6 +494,136 @@ gd_tensor *gd_instance_norm_with(gd_tensor *x, gd_tensor *weight, gd_tensor *bia
         who, over_groups((operands){ x, weight, bias }, channels ? channels : 1, o.epsilon, who));
 }
 
+/* ---- sums about the centres of channels ---- */
+
+/* The axes behind the channels. */
+static gd_axes plane_axes(const gd_layout *x)
+{
+    gd_axes axes = { .count = x->rank - 2 };
+    for (int i = 0; i < axes.count; i++)
+        axes.axis[i] = i + 2;
+    return axes;
+}
+
+/* [c] or [n, c] with an axis of size 1 for each of those. */
+static gd_tensor *over_planes(gd_tensor *v, const gd_layout *x)
+{
+    if (!v)
+        return NULL;
+    gd_shape shape = gd_layout_shape(&v->layout);
+    for (int i = 2; i < x->rank; i++)
+        shape.dim[shape.rank++] = 1;
+    return gd_reshape(v, shape);
+}
+
+/* x [n, c, ..], center [c], and g like x or none -> [n, c] */
+static gd_status infer_centred_products(int n, const gd_layout *const *in, const void *attr,
+                                        gd_layout *out)
+{
+    static const char who[] = "centred_products";
+    const gd_layout *x = in[0], *center = in[1];
+    (void)attr;
+    if (n != 2 && n != 3)
+        return gd_fail(GD_ERR_INVALID, "%s: %d operands, 2 or 3 expected", who, n);
+    char a[GD_SHAPE_TEXT], b[GD_SHAPE_TEXT];
+    if (x->rank < 3 || center->rank != 1 || center->shape[0] != x->shape[1] ||
+        (n == 3 && !gd_layout_same_shape(x, in[2])))
+        return gd_fail(GD_ERR_SHAPE,
+                       "%s: x %s with centers %s: [n, c, ..], [c], and g like x expected", who,
+                       gd_layout_text(x, a), gd_layout_text(center, b));
+    for (int i = 0; i < n; i++)
+        if (!gd_layout_is_contiguous(in[i]))
+            return gd_fail(GD_ERR_INVALID, "%s: operand %d is not contiguous", who, i);
+    return gd_layout_init(out, GD_SHAPE(x->shape[0], x->shape[1]), gd_sums_dtype(x->dtype), who);
+}
+
+static gd_tensor *decompose_centred_products(int n, gd_tensor *const *in, const void *attr)
+{
+    (void)attr;
+    const gd_layout *x = &in[0]->layout;
+    gd_tensor *c = gd_sub(in[0], over_planes(in[1], x));
+    return gd_sum(n > 2 ? gd_mul(c, in[2]) : gd_square(c), plane_axes(x), false);
+}
+
+static bool vjp_centred_products(gd_tensor *r, gd_tensor *u, gd_tensor **d)
+{
+    const bool squares = r->n_inputs == 2;
+    gd_tensor *x = gd_widen(r->inputs[0]), *g = squares ? NULL : gd_widen(r->inputs[2]);
+    const gd_layout *layout = &r->inputs[0]->layout;
+    gd_tensor *center = over_planes(r->inputs[1], layout);
+    gd_tensor *by = over_planes(squares ? gd_mul_scalar(u, 2.0) : u, layout);
+    if (gd_wants_grad(r->inputs[0]) &&
+        !gd_put(&d[0], squares ? gd_scale_centred(x, center, by) : gd_mul(by, g)))
+        return false;
+    if (!squares && gd_wants_grad(r->inputs[2]) && !gd_put(&d[2], gd_scale_centred(x, center, by)))
+        return false;
+    if (!gd_wants_grad(r->inputs[1]))
+        return true;
+    /* of squares the sums of x - center, which are next to nothing about a mean */
+    gd_tensor *sums = gd_sum(squares ? x : g, plane_axes(layout), true);
+    if (squares)
+        sums = gd_sub(sums, gd_mul_scalar(center, (double)gd_centred_row(layout)));
+    return gd_put(&d[1], gd_reshape(gd_neg(gd_sum(gd_mul(by, sums), GD_AXES(0), false)),
+                                    gd_layout_shape(&r->inputs[1]->layout)));
+}
+
+/* Of each element a difference, a product and a sum. */
+static double flops_centred_products(int n, const gd_layout *const *in, const gd_layout *out,
+                                     const void *attr)
+{
+    (void)n, (void)out, (void)attr;
+    return 3 * (double)gd_layout_count(in[0]);
+}
+
+const gd_op gd_op_centred_products = { .id = GD_OP_centred_products,
+                                       .name = "centred_products",
+                                       .arity = GD_OP_VARIADIC,
+                                       .flags = GD_OP_FULL,
+                                       .dtypes = GD_DTYPES_REAL,
+                                       .alike = GD_ALIKE_ALL,
+                                       .halves = 1 << 0 | 1 << 2,
+                                       .infer = infer_centred_products,
+                                       .vjp = vjp_centred_products,
+                                       .decompose = decompose_centred_products,
+                                       .flops = flops_centred_products,
+                                       .recompute = GD_RECOMPUTE_MOVES };
+
+/* x [n, c, ..], center [c], and g like x or NULL -> [c] */
+static gd_tensor *sum_centred(gd_tensor *x, gd_tensor *center, gd_tensor *g)
+{
+    gd_tensor *in[3] = { gd_contiguous(x), gd_contiguous(center), gd_contiguous(g) };
+    return gd_sum(gd_apply(NULL, GD_OP_centred_products, g ? 3 : 2, in, NULL), GD_AXES(0), false);
+}
+
+/* x [n, c, ..] with more than one number in what follows the channels. */
+static bool has_planes(const gd_layout *x)
+{
+    return x->rank > 2 && gd_centred_row(x) > 1 && x->shape[0] > 0 && x->shape[1] > 0;
+}
+
+/* One number for each channel of x, which broadcasts over it. */
+static bool is_of_channels(const gd_layout *v, const gd_layout *x)
+{
+    const int lead = x->rank - v->rank;
+    bool fits = lead == 0 || lead == 1;
+    for (int i = 0; fits && i < v->rank; i++)
+        fits = v->shape[i] == (i + lead == 1 ? x->shape[1] : 1);
+    return fits;
+}
+
+bool gd_sum_channels(gd_tensor *x, gd_tensor *center, gd_tensor *g, const gd_layout *like,
+                     gd_tensor **sums)
+{
+    if (!g || !has_planes(&x->layout) || !is_of_channels(&center->layout, &x->layout) ||
+        !is_of_channels(like, &x->layout) || !gd_layout_same_shape(&g->layout, &x->layout))
+        return false;
+    const gd_dtype dtype = gd_real_dtype(x->layout.dtype);
+    gd_tensor *each = gd_reshape(gd_as_dtype(center, dtype), GD_SHAPE(x->layout.shape[1]));
+    gd_tensor *sum = sum_centred(gd_as_dtype(x, dtype), each, gd_as_dtype(g, dtype));
+    *sums = sum ? gd_reshape(sum, gd_layout_shape(like)) : NULL;
+    return true;
+}
+
 /* ---- batch normalisation ---- */
 
 /* running += momentum * (now - running), rounded once; an effect. */
@@ -539,6 +674,17 @@ static bool check_batch(const batch_operands *t, const gd_batch_norm_options *o,
     return false;
 }
 
+/* x [n, c, ..] and its mean [1, c, 1, ..], of `count` numbers a channel */
+static gd_tensor *batch_variance(gd_tensor *x, gd_tensor *mean, double count)
+{
+    if (!x || !mean)
+        return NULL;
+    if (!has_planes(&x->layout))
+        return gd_mean(gd_square(gd_sub(x, mean)), batch_axes(x), true);
+    gd_tensor *sum = sum_centred(x, gd_reshape(mean, GD_SHAPE(x->layout.shape[1])), NULL);
+    return gd_div_scalar(gd_reshape(sum, gd_layout_shape(&mean->layout)), count);
+}
+
 static gd_tensor *build_batch_norm(batch_operands t, const gd_batch_norm_options *options)
 {
     const char *who = "gd_batch_norm";
@@ -551,24 +697,22 @@ static gd_tensor *build_batch_norm(batch_operands t, const gd_batch_norm_options
     gd_dtype dtype = gd_autocast_is_on(t.x->context) ? gd_float_dtype(t.x->layout.dtype)
                                                      : common_dtype(t.x, t.weight, t.bias),
              compute = gd_real_dtype(dtype);
-    gd_tensor *x = gd_as_dtype(t.x, compute), *centred, *variance;
+    gd_tensor *x = gd_as_dtype(t.x, compute), *mean, *variance;
     if (o.training) {
-        gd_axes axes = batch_axes(t.x);
-        gd_tensor *mean = gd_mean(x, axes, true);
-        centred = gd_sub(x, mean);
-        variance = gd_mean(gd_square(centred), axes, true);
         double count = (double)(gd_layout_count(&t.x->layout) / t.x->layout.shape[1]);
+        mean = gd_mean(x, batch_axes(t.x), true);
+        variance = batch_variance(x, mean, count);
         if (!mean || !variance || !update(t.mean, mean, o.momentum) ||
             !update(t.variance, gd_mul_scalar(variance, count / (count - 1.0)), o.momentum))
             return NULL;
     } else {
-        centred = gd_sub(x, per_channel(t.mean, t.x, compute));
+        mean = per_channel(t.mean, t.x, compute);
         variance = per_channel(t.variance, t.x, compute);
     }
     gd_tensor *scale = gd_rsqrt(gd_add_scalar(variance, o.epsilon));
     if (t.weight)
         scale = gd_mul(scale, per_channel(t.weight, t.x, compute));
-    gd_tensor *y = gd_mul(centred, scale);
+    gd_tensor *y = gd_scale_centred(x, mean, scale);
     return gd_as_dtype(t.bias ? gd_add(y, per_channel(t.bias, t.x, compute)) : y, dtype);
 }
 

@@ -746,6 +746,8 @@ const op_large op_large_cases[] = {
     { "var", { { SHAPE(509, 257) }, { 10, 0 } } },
     { "argmax", { { SHAPE(509, 257) }, { 0, 0 } } },
     { "argmin", { { SHAPE(509, 257) }, { 1, 0 } } },
+    { "centred_products", { { SHAPE(67, 31, 97), SHAPE(31), SHAPE(67, 31, 97) }, { 0 } } },
+    { "centred_products", { { SHAPE(3, 5, 131, 97), SHAPE(5), SHAPE(3, 5, 131, 97) }, { 1 } } },
     { "cumsum", { { SHAPE(509, 257) }, { 0 } } },
     { "cumprod", { { SHAPE(509, 257) }, { 1 } } },
     { "matmul", { .shape = { SHAPE(251, 317), SHAPE(317, 193) } } },

@@ -308,6 +308,47 @@ const op_row op_row_where = {
     .oracle = oracle_where
 };
 
+static gd_tensor *build_scale_centred(gd_context *context, gd_tensor *const *in, const int64_t *p)
+{
+    (void)context, (void)p;
+    return gd_scale_centred(in[0], in[1], in[2]);
+}
+
+static long double oracle_scale_centred(long double x, long double y, long double z)
+{
+    return (x - y) * z;
+}
+
+/* The last two are of channels, whose sums the derivatives take at once. */
+static const op_case scale_centred_cases[] = {
+    { .shape = { SHAPE(2, 3, 5), SHAPE(2, 3, 5), SHAPE(2, 3, 5) } },
+    { .shape = { SHAPE(4, 1), SHAPE(5), NUMBER } },
+    { .shape = { NUMBER, NUMBER, NUMBER } },
+    { .shape = { SHAPE(0, 3), SHAPE(3), SHAPE(1, 1) } },
+    { .shape = { SHAPE(3, 4), SHAPE(4), SHAPE(4) } },
+    { .shape = { SHAPE(2, 3, 5), SHAPE(3, 1), SHAPE(3, 1) } },
+    { .shape = { SHAPE(2, 3, 2, 3), SHAPE(1, 3, 1, 1), SHAPE(3, 1, 1) } },
+};
+static const op_refusal scale_centred_refusals[] = {
+    { GD_ERR_SHAPE, { SHAPE(3), SHAPE(4), SHAPE(3) }, { GD_F32, GD_F32, GD_F32 }, { 0 } },
+    { GD_ERR_SHAPE, { SHAPE(3), SHAPE(3), SHAPE(4) }, { GD_F32, GD_F32, GD_F32 }, { 0 } },
+};
+extern const op_row op_row_scale_centred;
+const op_row op_row_scale_centred = { .name = "scale_centred",
+                                      .id = GD_OP_scale_centred,
+                                      .operands = 3,
+                                      .flags = D,
+                                      .result = RESULT_FLOAT,
+                                      .ulp = 2,
+                                      .operand = { VALUES(4, 20), VALUES(-20, -4),
+                                                   VALUES(-20, 20) },
+                                      .cases = scale_centred_cases,
+                                      .case_count = COUNT(scale_centred_cases),
+                                      .refusals = scale_centred_refusals,
+                                      .refusal_count = COUNT(scale_centred_refusals),
+                                      .build = build_scale_centred,
+                                      .oracle = oracle_scale_centred };
+
 /* ---- functions of one element made of several ops ---- */
 
 #define FUNCTION(name_, low, high, result, ulp, flags, call, formula)                            \

@@ -59,6 +59,52 @@ static const op_refusal normalize_grad_refusals[] = {
 OP(normalize_grad, 3, DV | OP_FLOATS_ONLY, RESULT_SUMS, 8, gradient(x, y, z, p), VALUES(-4, 4),
    VALUES(-2, 2), VALUES(0.5, 1))
 
+/* The op of batch normalisation: x and g as they are where the device reads halves. p[0]: 1 squares, without g. */
+static gd_tensor *centred(gd_tensor *x, gd_tensor *center, gd_tensor *g, const int64_t *p)
+{
+    if (!x || !center || !g)
+        return NULL;
+    gd_tensor *in[3] = { gd_contiguous(x), gd_contiguous(center), gd_contiguous(g) };
+    const int n = p[0] ? 2 : 3;
+    const bool half = gd_dtype_is_half(gd_tensor_dtype(x));
+    in[1] = half ? gd_cast(in[1], GD_F32) : in[1];
+    for (int i = 0; i < 3 && half && !gd_may_read_halves(GD_OP_centred_products, n, in, NULL);
+         i += 2)
+        in[i] = gd_cast(in[i], GD_F32);
+    return gd_apply(NULL, GD_OP_centred_products, n, in, NULL);
+}
+static const op_case centred_products_cases[] = {
+    { { SHAPE(2, 3, 7), SHAPE(3), SHAPE(2, 3, 7) }, { 0 } },
+    { { SHAPE(2, 3, 4, 5), SHAPE(3), SHAPE(2, 3, 4, 5) }, { 1 } },
+    { { SHAPE(3, 2, 1031), SHAPE(2), SHAPE(3, 2, 1031) }, { 0 } },
+    { { SHAPE(1, 2, 9001), SHAPE(2), SHAPE(1, 2, 9001) }, { 1 } },
+    { { SHAPE(2, 1, 4096), SHAPE(1), SHAPE(2, 1, 4096) }, { 0 } },
+    { { SHAPE(0, 3, 5), SHAPE(3), SHAPE(0, 3, 5) }, { 0 } },
+    { { SHAPE(2, 0, 5), SHAPE(0), SHAPE(2, 0, 5) }, { 1 } },
+    { { SHAPE(2, 3, 0), SHAPE(3), SHAPE(2, 3, 0) }, { 1 } },
+};
+static const op_refusal centred_products_refusals[] = {
+    { GD_ERR_SHAPE, { SHAPE(2, 3), SHAPE(3), SHAPE(2, 3) }, { GD_F32, GD_F32, GD_F32 }, { 0 } },
+    { GD_ERR_SHAPE,
+      { SHAPE(2, 3, 4), SHAPE(2), SHAPE(2, 3, 4) },
+      { GD_F32, GD_F32, GD_F32 },
+      { 0 } },
+    { GD_ERR_SHAPE,
+      { SHAPE(2, 3, 4), SHAPE(3, 1), SHAPE(2, 3, 4) },
+      { GD_F32, GD_F32, GD_F32 },
+      { 0 } },
+    { GD_ERR_SHAPE,
+      { SHAPE(2, 3, 4), SHAPE(3), SHAPE(2, 3, 5) },
+      { GD_F32, GD_F32, GD_F32 },
+      { 0 } },
+    { GD_ERR_DTYPE,
+      { SHAPE(2, 3, 4), SHAPE(3), SHAPE(2, 3, 4) },
+      { GD_I32, GD_I32, GD_I32 },
+      { 0 } },
+};
+OP(centred_products, 3, OP_DIFFERENTIABLE | OP_MUST_VARY | OP_FLOATS_ONLY, RESULT_SUMS, 64,
+   centred(x, y, z, p), VALUES(6, 9), VALUES(0.5, 1), VALUES(1, 2))
+
 static const op_case rms_norm_cases[] = {
     { { SHAPE(5, 7), SHAPE(7) }, { 1 } },
     { { SHAPE(3, 5, 2), SHAPE(5, 2) }, { 2 } },

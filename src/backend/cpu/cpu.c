@@ -125,6 +125,7 @@ static const struct {
     [GD_OP_avg_pool_grad] = { gd_pool_scratch, NULL, gd_pool_takes_halves },
     [GD_OP_normalize] = { gd_norm_scratch, NULL, gd_norm_takes_halves },
     [GD_OP_normalize_grad] = { gd_norm_scratch, NULL, gd_norm_takes_halves },
+    [GD_OP_centred_products] = { gd_centred_scratch, NULL, gd_centred_takes_halves },
     [GD_OP_cross_entropy] = { gd_softmax_scratch, NULL, gd_softmax_takes_halves },
     [GD_OP_cross_entropy_grad] = { gd_softmax_scratch, NULL, gd_softmax_takes_halves },
 };

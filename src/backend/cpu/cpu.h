@@ -52,7 +52,8 @@ static inline gd_scratch gd_scratch_of(const gd_kernel_call *call, int thread)
         gd_kernel_fn *kernel); /* sum prod max min argmax argmin cumsum cumprod */             \
     void gd_cpu_register_softmax_##isa(                                                        \
         gd_kernel_fn *kernel); /* softmax log_softmax cross_entropy cross_entropy_grad */      \
-    void gd_cpu_register_norm_##isa(gd_kernel_fn *kernel);      /* normalize normalize_grad */ \
+    void gd_cpu_register_norm_##isa(                                                           \
+        gd_kernel_fn *kernel); /* normalize normalize_grad centred_products */                 \
     void gd_cpu_register_attention_##isa(gd_kernel_fn *kernel); /* attention attention_grad */ \
     void gd_cpu_register_recurrent_##isa(gd_kernel_fn *kernel); /* recurrent recurrent_grad */ \
     void gd_cpu_register_pooling_##isa(gd_kernel_fn *kernel);   /* max_pool max_pool_grad */

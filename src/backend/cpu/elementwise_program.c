@@ -243,6 +243,7 @@ typedef struct callee {
     int arity;
     gd_dtype takes[3], makes;
     uint8_t chain; /* gd_ew_step.chain */
+    bool is_two;   /* a difference before: (x - y) * z, of which a chain has no link */
 } callee;
 
 /* Adam, or one of its further results, which its own step makes. */
@@ -263,24 +264,36 @@ static callee find_callee(const gd_ew_table *table, const gd_fused_instruction *
                          1,
                          { compute },
                          makes,
-                         table->chain ? gd_ew_chain_of_cast(compute, makes) : 0 };
+                         table->chain ? gd_ew_chain_of_cast(compute, makes) : 0,
+                         false };
     }
     if (gd_fused_reduces(op))
         return (callee){
-            "a reduction", NULL, table->reduce[op - GD_OP_sum][compute], 1, { compute }, compute, 0
+            "a reduction", NULL, table->reduce[op - GD_OP_sum][compute], 1, { compute }, compute, 0,
+            false
         };
     if (op < 0 || op >= GD_OP_ELEMENTWISE_COUNT)
-        return (callee){ "an op that is not elementwise", NULL, NULL, 0, { compute }, compute, 0 };
+        return (callee){
+            "an op that is not elementwise", NULL, NULL, 0, { compute }, compute, 0, false
+        };
     const row_facts *row = &facts[op];
     if (gd_dtype_is_half(compute) && !row->chooses)
         compute = GD_F32;
+    if (op == GD_OP_scale_centred && compute == GD_F32 && table->chain) {
+        const gd_op_id last = GD_OP_mul;
+        return (callee){
+            row->name, table->op[compute][last],      NULL, 3, { compute, compute, compute },
+            compute,   gd_ew_chain_of(last, compute), true
+        };
+    }
     return (callee){ row->name,
                      table->op[compute][op],
                      NULL,
                      row->arity,
                      { row->chooses ? GD_BOOL : compute, compute, compute },
                      row->gives_bool ? GD_BOOL : compute,
-                     table->chain ? gd_ew_chain_of(op, compute) : 0 };
+                     table->chain ? gd_ew_chain_of(op, compute) : 0,
+                     false };
 }
 
 /* What the value of instruction i is made an element for. */
@@ -308,6 +321,13 @@ static void find_operands(translation *t, const gd_fused_instruction *instructio
         from[k] = from[0];
 }
 
+static void add_f32_loop(translation *t, int op, const int from[3], int to, gd_ew_extent extent)
+{
+    gd_ew_step *step = add_step(t, loop_over(extent), from, to);
+    step->run.loop = t->program->table->op[GD_F32][op];
+    step->chain = step->kind == GD_EW_LOOP ? gd_ew_chain_of(op, GD_F32) : 0;
+}
+
 static void translate_instruction(translation *t, int i)
 {
     gd_ew_program *p = t->program;
@@ -317,6 +337,7 @@ static void translate_instruction(translation *t, int i)
     int result = t->result_slot[i], from[3] = { 0 };
     callee call = find_callee(p->table, instruction);
     find_operands(t, instruction, &call, from);
+    const int centred = call.is_two ? take_register(t, call.makes, extent) : 0;
 
     /* A loop may write over an operand only where the sizes agree: so other operands are freed
      * after the result has its place. */
@@ -330,10 +351,17 @@ static void translate_instruction(translation *t, int i)
     if (call.reducer)
         add_step(t, GD_EW_REDUCE, from, made)->run.reducer = call.reducer;
     else {
+        if (call.is_two) {
+            add_f32_loop(t, GD_OP_sub, from, centred, extent);
+            from[0] = centred;
+            from[1] = from[2];
+        }
         gd_ew_step *step = add_step(t, loop_over(extent), from, made);
         step->run.loop = call.loop;
         step->chain = step->kind == GD_EW_LOOP ? call.chain : 0;
     }
+    if (call.is_two)
+        free_register(t, centred);
     if (!may_overwrite)
         free_operands(t, instruction, call.arity, i);
 
@@ -483,7 +511,7 @@ static gd_status translate_single(gd_ew_program *p, const gd_kernel_call *call)
     if (call->op->id == GD_OP_cast && typical == made)
         return GD_OK; /* no step: a copy */
     callee one = find_callee(p->table, &instruction);
-    bool as_they_are = one.loop && one.makes == made;
+    bool as_they_are = one.loop && one.makes == made && !one.is_two;
     for (int k = 0; k < call->n; k++)
         as_they_are &= call->in[k].layout->dtype == one.takes[k];
     if (as_they_are) {

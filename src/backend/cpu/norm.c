@@ -16,7 +16,8 @@
 
 const gd_norm_loops gd_norm_f64_loops = { .size = sizeof(double),
                                           .forward = norm_f64_forward,
-                                          .backward = norm_f64_backward };
+                                          .backward = norm_f64_backward,
+                                          .centred = norm_f64_centred };
 
 #define HALF_ELEMENTS \
     2048 /* of rows that become f32 at once: x, g or the result are in the cache */

@@ -29,6 +29,8 @@ typedef struct gd_norm_loops {
     size_t size; /* of an element */
     void (*forward)(const gd_norm_rows_job *job);
     void (*backward)(const gd_norm_rows_job *job);
+    /* out = (x - *center) g, or without g (x - *center)^2 */
+    void (*centred)(const void *x, const void *center, const void *g, void *out, int64_t n);
 } gd_norm_loops;
 
 extern const gd_norm_loops gd_norm_f64_loops;
@@ -37,5 +39,9 @@ gd_workspace gd_norm_scratch(const gd_kernel_call *call);
 bool gd_norm_takes_halves(const gd_kernel_call *call);
 gd_status gd_normalize_run(const gd_kernel_call *call, const gd_norm_loops *loops);
 gd_status gd_normalize_grad_run(const gd_kernel_call *call, const gd_norm_loops *loops);
+
+gd_workspace gd_centred_scratch(const gd_kernel_call *call);
+bool gd_centred_takes_halves(const gd_kernel_call *call);
+gd_status gd_centred_products_run(const gd_kernel_call *call, const gd_norm_loops *loops);
 
 #endif

@@ -1,4 +1,4 @@
-/* backend/cpu/norm_loops.h: rows of normalize and normalize_grad for one floating dtype: a
+/* backend/cpu/norm_loops.h: rows of normalize, normalize_grad and centred_products for one floating dtype: a
  * template, included with TYPE and NAME(what) defined. It makes the static table NAME(loops), and
  * undefines both. The order of additions stands in norm.h.
  */
@@ -126,6 +126,20 @@ static void NAME(backward)(const gd_norm_rows_job *job)
             for (int64_t i = 0; i < k; i++)
                 bias_sum[i] += g[i];
     }
+}
+
+static void NAME(centred)(const void *px, const void *pcenter, const void *pg, void *pout,
+                          int64_t n)
+{
+    const TYPE *restrict x = px, *restrict g = pg;
+    const TYPE center = *(const TYPE *)pcenter;
+    TYPE *restrict out = pout;
+    if (g)
+        for (int64_t i = 0; i < n; i++)
+            out[i] = (x[i] - center) * g[i];
+    else
+        for (int64_t i = 0; i < n; i++)
+            out[i] = (x[i] - center) * (x[i] - center);
 }
 
 #undef ROW_SUM

@@ -156,6 +156,13 @@ gd_status gd_gpu_set_threads(gd_device *device, int threads)
     return status;
 }
 
+/* The formulas of adam are fused into a kernel of the device; keys and values in fewer bits are widened there;
+ * sums about centers are a subtraction, a product and a sum, with the same bits. */
+static bool is_decomposed(gd_op_id op)
+{
+    return gd_is_adam(op) || op == GD_OP_attention_narrow || op == GD_OP_centred_products;
+}
+
 static void describe_device(gd_gpu *gpu, const gd_backend *backend, int index)
 {
     gpu->base = (gd_device){
@@ -170,9 +177,7 @@ static void describe_device(gd_gpu *gpu, const gd_backend *backend, int index)
                     .group_distance = gpu->host->limits.group_distance },
     };
     for (int i = 0; i < GD_OP_COUNT; i++)
-        /* The formulas of adam are fused into a kernel of the device; keys and values in fewer bits are
-         * widened there. */
-        if (gpu->host->kernel[i] && !gd_is_adam((gd_op_id)i) && i != GD_OP_attention_narrow) {
+        if (gpu->host->kernel[i] && !is_decomposed((gd_op_id)i)) {
             gpu->base.kernel[i] = run;
             gpu->base.takes[i] = takes;
         }

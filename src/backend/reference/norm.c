@@ -102,8 +102,25 @@ static gd_status normalize_grad(const gd_kernel_call *call)
     return GD_OK;
 }
 
+static gd_status centred_products(const gd_kernel_call *call)
+{
+    const gd_layout *x = call->in[0].layout;
+    const int64_t rows = x->shape[0] * x->shape[1], k = gd_centred_row(x);
+    for (int64_t at = 0; at < rows; at++) {
+        const real center = gd_ref_load(&call->in[1], at % x->shape[1]);
+        real sum = 0;
+        for (int64_t i = at * k; i < (at + 1) * k; i++) {
+            const real c = gd_ref_load(&call->in[0], i) - center;
+            sum += c * (call->n > 2 ? gd_ref_load(&call->in[2], i) : c);
+        }
+        gd_ref_store(&call->out, at, sum);
+    }
+    return GD_OK;
+}
+
 void gd_reference_register_norm(gd_kernel_fn *kernel)
 {
     kernel[GD_OP_normalize] = normalize;
     kernel[GD_OP_normalize_grad] = normalize_grad;
+    kernel[GD_OP_centred_products] = centred_products;
 }
