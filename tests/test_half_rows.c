@@ -1,4 +1,4 @@
-/* tests/test_half_rows.c: softmax, the losses, normalisation, sums and extremes of f16 and bf16, which
+/* tests/test_half_rows.c: softmax, the losses, normalisation, sums, products and extremes of f16 and bf16, which
  * the CPU reads and writes as they are: on every instruction set of this machine, with 1 and 2 threads,
  * eagerly and compiled, the bits of values and of gradients, first and second, are those of f32's between casts, of any
  * numbers, NaN, infinities and subnormals among them; and no cast passes over memory. Kernels run on
@@ -132,6 +132,36 @@ static gd_tensor *argmin_columns(gd_tensor *const *t)
     return gd_argmin(t[X], 0, true);
 }
 
+static gd_tensor *prod_rows(gd_tensor *const *t)
+{
+    return gd_prod(t[X], GD_AXES(-1), false);
+}
+
+static gd_tensor *prod_columns(gd_tensor *const *t)
+{
+    return gd_prod(t[X], GD_AXES(0), true);
+}
+
+static gd_tensor *cumsum_rows(gd_tensor *const *t)
+{
+    return gd_cumsum(t[X], -1);
+}
+
+static gd_tensor *cumsum_columns(gd_tensor *const *t)
+{
+    return gd_cumsum(t[X], 0);
+}
+
+static gd_tensor *cumprod_rows(gd_tensor *const *t)
+{
+    return gd_cumprod(t[X], -1);
+}
+
+static gd_tensor *cumprod_columns(gd_tensor *const *t)
+{
+    return gd_cumprod(t[X], 0);
+}
+
 /* The last axis is the planes. */
 static gd_tensor *batch_norm(gd_tensor *const *t)
 {
@@ -192,6 +222,12 @@ static const function functions[] = {
     { "max_pool of squares", max_pool_squares, DIFFERENTIABLE | DIRECT },
     { "avg_pool", avg_pool, DIFFERENTIABLE | DIRECT },
     { "bias added", bias_added, DIFFERENTIABLE },
+    { "prod of rows", prod_rows, DIFFERENTIABLE | DIRECT },
+    { "prod of columns", prod_columns, DIFFERENTIABLE | DIRECT },
+    { "cumsum of rows", cumsum_rows, DIFFERENTIABLE | DIRECT },
+    { "cumsum of columns", cumsum_columns, DIFFERENTIABLE | DIRECT },
+    { "cumprod of rows", cumprod_rows, DIFFERENTIABLE | DIRECT },
+    { "cumprod of columns", cumprod_columns, DIFFERENTIABLE | DIRECT },
     { "batch_norm", batch_norm, DIFFERENTIABLE | PLANES | COMPILED },
 };
 

@@ -70,7 +70,7 @@ typedef struct gd_reduce_attr {
 typedef struct gd_axis_attr {
     int32_t axis;    /* in 0 … rank-1 */
     uint32_t keep;   /* argmax, argmin only: keep the axis with size 1 */
-    int64_t rounded; /* softmax, log_softmax only: gd_op.rounds */
+    int64_t rounded; /* softmax, log_softmax, cumsum, cumprod only: gd_op.rounds */
 } gd_axis_attr; /* argmax argmin cumsum cumprod concat gather scatter_add softmax log_softmax */
 
 /* argsort: the first `count` along the last axis. NaN counts as the largest number. */

@@ -85,7 +85,9 @@ static bool vjp_extreme(gd_tensor *r, gd_tensor *g, gd_tensor **d)
 static bool vjp_prod(gd_tensor *r, gd_tensor *g, gd_tensor **d)
 {
     const gd_reduce_attr *a = r->attr;
-    gd_tensor *x = r->inputs[0];
+    gd_tensor *x = gd_widen(r->inputs[0]);
+    if (!x)
+        return false;
     int rank = x->layout.rank, kept = 0;
     if (gd_tensor_count(x) == 0)
         return true;
@@ -138,7 +140,7 @@ static bool vjp_prod(gd_tensor *r, gd_tensor *g, gd_tensor **d)
                                   .flops = flops_,                     \
                                   .recompute = GD_RECOMPUTE_MOVES };
 REDUCE_ROW(sum, GD_OP_FULL, 1, infer_total, vjp_sum, gd_flops_each_read)
-REDUCE_ROW(prod, GD_OP_FULL, 0, infer_total, vjp_prod, gd_flops_each_read)
+REDUCE_ROW(prod, GD_OP_FULL, 1, infer_total, vjp_prod, gd_flops_each_read)
 REDUCE_ROW(max, 0, 1, infer_extreme, vjp_extreme, gd_flops_each_read)
 REDUCE_ROW(min, 0, 1, infer_extreme, vjp_extreme, gd_flops_each_read)
 
@@ -153,18 +155,21 @@ static gd_status infer_arg(int n, const gd_layout *const *in, const void *attr, 
     return gd_layout_init(out, reduced_shape(in[0], 1u << a->axis, a->keep), GD_I64, "gd_argmax");
 }
 
-#define AXIS_ROW(name_, flags_, halves_, infer_, vjp_, flops_)       \
-    const gd_op gd_op_##name_ = { .id = GD_OP_##name_,               \
-                                  .name = #name_,                    \
-                                  .arity = 1,                        \
-                                  .flags = flags_,                   \
-                                  .dtypes = REDUCED,                 \
-                                  .halves = halves_,                 \
-                                  .attr_size = sizeof(gd_axis_attr), \
-                                  .infer = infer_,                   \
-                                  .vjp = vjp_,                       \
-                                  .format = gd_format_axis,          \
-                                  .flops = flops_,                   \
+#define AXIS_ROW(name_, flags_, halves_, infer_, vjp_, flops_) \
+    AXIS_ROW_OF(name_, flags_, halves_, false, infer_, vjp_, flops_)
+#define AXIS_ROW_OF(name_, flags_, halves_, rounds_, infer_, vjp_, flops_) \
+    const gd_op gd_op_##name_ = { .id = GD_OP_##name_,                     \
+                                  .name = #name_,                          \
+                                  .arity = 1,                              \
+                                  .flags = flags_,                         \
+                                  .dtypes = REDUCED,                       \
+                                  .halves = halves_,                       \
+                                  .rounds = rounds_,                       \
+                                  .attr_size = sizeof(gd_axis_attr),       \
+                                  .infer = infer_,                         \
+                                  .vjp = vjp_,                             \
+                                  .format = gd_format_axis,                \
+                                  .flops = flops_,                         \
                                   .recompute = GD_RECOMPUTE_NEVER };
 AXIS_ROW(argmax, 0, 1, infer_arg, NULL, gd_flops_each_read)
 AXIS_ROW(argmin, 0, 1, infer_arg, NULL, gd_flops_each_read)
@@ -173,8 +178,10 @@ AXIS_ROW(argmin, 0, 1, infer_arg, NULL, gd_flops_each_read)
 
 static gd_status infer_scan(int n, const gd_layout *const *in, const void *attr, gd_layout *out)
 {
-    (void)n, (void)attr;
-    return gd_infer_like(in[0], gd_total_dtype(in[0]->dtype), "gd_cumsum", out);
+    (void)n;
+    const gd_dtype dtype = gd_total_dtype(gd_sums_dtype(in[0]->dtype));
+    const int64_t rounded = ((const gd_axis_attr *)attr)->rounded;
+    return gd_infer_like(in[0], gd_rounded_dtype(dtype, rounded), "gd_cumsum", out);
 }
 
 /* Sums from the end: sum over j >= i of t[j]. */
@@ -195,7 +202,9 @@ static bool vjp_cumsum(gd_tensor *r, gd_tensor *g, gd_tensor **d)
 static bool vjp_cumprod(gd_tensor *r, gd_tensor *g, gd_tensor **d)
 {
     int axis = ((const gd_axis_attr *)r->attr)->axis;
-    gd_tensor *x = r->inputs[0], *s = g;
+    gd_tensor *x = gd_widen(r->inputs[0]), *s = gd_widen(g);
+    if (!x || !s)
+        return false;
     int64_t n = x->layout.shape[axis];
     if (n < 2)
         return gd_put(&d[0], g);
@@ -216,8 +225,8 @@ static bool vjp_cumprod(gd_tensor *r, gd_tensor *g, gd_tensor **d)
     return gd_put(&d[0], gd_mul(gd_cumprod(before, axis), s));
 }
 
-AXIS_ROW(cumsum, GD_OP_FULL, 0, infer_scan, vjp_cumsum, gd_flops_each)
-AXIS_ROW(cumprod, GD_OP_FULL, 0, infer_scan, vjp_cumprod, gd_flops_each)
+AXIS_ROW_OF(cumsum, GD_OP_FULL, 1, true, infer_scan, vjp_cumsum, gd_flops_each)
+AXIS_ROW_OF(cumprod, GD_OP_FULL, 1, true, infer_scan, vjp_cumprod, gd_flops_each)
 
 /* ---- builders ---- */
 
@@ -305,6 +314,12 @@ static gd_tensor *scan(gd_op_id id, gd_tensor *x, int axis, const char *who)
     if (attr.axis < 0 || !x)
         return NULL;
     gd_dtype dtype = x->layout.dtype;
+    if (gd_dtype_is_half(dtype)) {
+        attr.rounded = (int64_t)dtype;
+        if (gd_may_read_halves(id, 1, &x, &attr))
+            return gd_apply1(id, x, &attr);
+        attr.rounded = 0;
+    }
     gd_tensor *r = gd_apply1(id, gd_as_dtype(x, gd_compute_dtype(id, dtype)), &attr);
     return gd_as_dtype(r, gd_sum_dtype(dtype));
 }

@@ -99,8 +99,8 @@
     }
 PICK_KERNEL(argmax, argmax_f32_kernel)
 PICK_KERNEL(argmin, argmin_f32_kernel)
-PICK_KERNEL(cumsum, NULL)
-PICK_KERNEL(cumprod, NULL)
+PICK_KERNEL(cumsum, cumsum_f32_kernel)
+PICK_KERNEL(cumprod, cumprod_f32_kernel)
 
 void GD_ISA_NAME(gd_cpu_register_arg_scan)(gd_kernel_fn *kernel)
 {

@@ -140,6 +140,7 @@ typedef struct gd_scanner {
     void (*step)(const void *before, const void *x, int64_t x_stride, void *out, int64_t n);
 } gd_scanner;
 
+gd_workspace gd_scan_scratch(const gd_kernel_call *call);
 gd_status gd_scan_run(const gd_kernel_call *call, const gd_scanner *scanner);
 
 #endif

@@ -1,7 +1,8 @@
 /* backend/cpu/scan.c: the walk of cumsum and cumprod along one axis. The additions of a line happen
- * in its order, so there is nothing to share out within one; lines go side by side. Start at
- * gd_scan_run().
+ * in its order, so there is nothing to share out within one; lines go side by side. f16 and bf16 are
+ * f32 in scratch, a piece of some lines at a time. Start at gd_scan_run().
  */
+#include "backend/cpu/elementwise.h"
 #include "backend/cpu/reduce.h"
 #include "base/error.h"
 #include "base/threads.h"
@@ -17,7 +18,18 @@ typedef struct scan {
     gd_nest before; /* operand 0: the input, 1: the result; with the axes behind when inner == 1 */
     gd_nest behind;
     int64_t tile, tiles; /* of the elements behind */
+
+    /* f16 and bf16, of an input without gaps */
+    const gd_kernel_call *call;
+    gd_ew_loop widen, narrow; /* NULL: the input, or the result, is f32 */
 } scan;
+
+enum {
+    TILE = 1024, /* elements behind the axis, at most */
+    LINES = 4,   /* side by side */
+    PIECE = 512, /* of a line of halves; before it stands what was added up so far */
+    ROOM = LINES * (PIECE + 1) > TILE ? LINES *(PIECE + 1) : TILE,
+};
 
 /* Lines along the last axis. */
 static void scan_lines_range(void *context, int64_t begin, int64_t end, int thread)
@@ -75,11 +87,88 @@ static void scan_tiles_range(void *context, int64_t begin, int64_t end, int thre
     }
 }
 
+/* ---- f16 and bf16 ---- */
+
+/* Elements from `at` on of the input as f32. */
+static void read_piece(const scan *s, int64_t at, int64_t n, float *to)
+{
+    if (s->widen)
+        s->widen((const uint16_t *)(const void *)s->in + at, NULL, NULL, to, n);
+    else
+        memcpy(to, (const float *)(const void *)s->in + at, (size_t)n * sizeof *to);
+}
+
+static void write_piece(const scan *s, int64_t at, int64_t n, const float *from)
+{
+    if (s->narrow)
+        s->narrow(from, NULL, NULL, (uint16_t *)(void *)s->out + at, n);
+    else
+        memcpy((float *)(void *)s->out + at, from, (size_t)n * sizeof *from);
+}
+
+static void half_lines_range(void *context, int64_t begin, int64_t end, int thread)
+{
+    const scan *s = context;
+    gd_scratch area = gd_scratch_of(s->call, thread);
+    float *x = gd_scratch_take(&area, ROOM * sizeof *x);
+    float *sums = gd_scratch_take(&area, ROOM * sizeof *sums);
+    const int64_t stride = PIECE + 1;
+    for (int64_t line = begin; line < end; line += LINES) {
+        const int64_t lines = end - line < LINES ? end - line : LINES;
+        int64_t last = 0; /* element of each line in `sums` */
+        for (int64_t at = 0; at < s->n; at += PIECE) {
+            const int64_t n = s->n - at < PIECE ? s->n - at : PIECE, lead = at > 0;
+            for (int64_t l = 0; l < lines; l++) {
+                x[l * stride] = lead ? sums[l * stride + last] : 0;
+                read_piece(s, (line + l) * s->n + at, n, x + l * stride + lead);
+            }
+            last = n - 1 + lead;
+            s->scanner->lines(x, stride, 1, last + 1, sums, stride, lines);
+            for (int64_t l = 0; l < lines; l++)
+                write_piece(s, (line + l) * s->n + at, n, sums + l * stride + lead);
+        }
+    }
+}
+
+static void half_tiles_range(void *context, int64_t begin, int64_t end, int thread)
+{
+    const scan *s = context;
+    gd_scratch area = gd_scratch_of(s->call, thread);
+    float *x = gd_scratch_take(&area, ROOM * sizeof *x), *sums[2];
+    sums[0] = gd_scratch_take(&area, ROOM * sizeof *x);
+    sums[1] = gd_scratch_take(&area, ROOM * sizeof *x);
+    for (int64_t item = begin; item < end; item++) {
+        const int64_t first = item % s->tiles * s->tile, rest = s->inner - first;
+        const int64_t n = rest < s->tile ? rest : s->tile;
+        const int64_t from = item / s->tiles * s->n * s->inner + first;
+        for (int64_t i = 0; i < s->n; i++) {
+            read_piece(s, from + i * s->inner, n, x);
+            s->scanner->step(i == 0 ? NULL : sums[(i + 1) % 2], x, 1, sums[i % 2], n);
+            write_piece(s, from + i * s->inner, n, sums[i % 2]);
+        }
+    }
+}
+
+/* ---- a call ---- */
+
+static bool has_halves(const gd_kernel_call *call)
+{
+    return gd_dtype_is_half(call->in[0].layout->dtype) || gd_dtype_is_half(call->out.layout->dtype);
+}
+
+gd_workspace gd_scan_scratch(const gd_kernel_call *call)
+{
+    if (!has_halves(call))
+        return (gd_workspace){ 0 };
+    return (gd_workspace){ NULL, gd_scratch_bytes(3 * ROOM * sizeof(float), 3),
+                           call->device->threads };
+}
+
 gd_status gd_scan_run(const gd_kernel_call *call, const gd_scanner *scanner)
 {
     const gd_axis_attr *attr = call->attr;
     const gd_layout *in = call->in[0].layout;
-    if (call->out.layout->dtype != scanner->result)
+    if (call->out.layout->dtype != scanner->result && !attr->rounded)
         return gd_fail(GD_ERR_DTYPE, "%s of %s gives %s, not %s", call->op->name,
                        gd_dtype_name(in->dtype), gd_dtype_name(scanner->result),
                        gd_dtype_name(call->out.layout->dtype));
@@ -95,17 +184,24 @@ gd_status gd_scan_run(const gd_kernel_call *call, const gd_scanner *scanner)
                .n = in->rank == 0 ? 1 : in->shape[axis],
                .in_stride = in->rank == 0 ? 1 : in->stride[axis],
                .inner = in->rank == 0 ? 1 : out_stride[axis] };
+    if (has_halves(call)) {
+        s.call = call;
+        s.widen = gd_ew_half_cast(call, &call->in[0]);
+        s.narrow = gd_ew_half_cast(call, &call->out);
+    }
     s.before = gd_nest_make(in->rank == 0 ? 0 : axis, in->shape, in->stride, out_stride, NULL);
     int threads = call->device->threads;
     if (s.inner == 1) {
-        gd_parallel_for(threads, count / s.n, 1 + GD_PARALLEL_ELEMENTS / s.n, scan_lines_range, &s);
+        gd_parallel_for(threads, count / s.n, 1 + GD_PARALLEL_ELEMENTS / s.n,
+                        s.call ? half_lines_range : scan_lines_range, &s);
         return GD_OK;
     }
     s.behind = gd_nest_make(in->rank - axis - 1, in->shape + axis + 1, in->stride + axis + 1,
                             out_stride + axis + 1, NULL);
-    s.tile = s.inner < 1024 ? s.inner : 1024;
+    s.tile = s.inner < TILE ? s.inner : TILE;
     s.tiles = (s.inner + s.tile - 1) / s.tile;
     gd_parallel_for(threads, gd_nest_count(&s.before) * s.tiles,
-                    1 + GD_PARALLEL_ELEMENTS / (s.n * s.tile), scan_tiles_range, &s);
+                    1 + GD_PARALLEL_ELEMENTS / (s.n * s.tile),
+                    s.call ? half_tiles_range : scan_tiles_range, &s);
     return GD_OK;
 }
