@@ -147,12 +147,13 @@ static inline C NAME(floor_quotient)(C x, C y)
     })
 /* The first of three operands is bool where it chooses. */
 #define FIRST_CHOOSE(call, walk) \
-    (gd_ref_load_integer(&(call)->in[0], gd_walk_offset(walk, (call)->in[0].layout)) != 0)
-#define FIRST_FLOAT(call, walk) NAME(read)(call, 0, walk)
+    const bool x =               \
+        gd_ref_load_integer(&(call)->in[0], gd_walk_offset(walk, (call)->in[0].layout)) != 0
+#define FIRST_FLOAT(call, walk) const C x = NAME(read)(call, 0, walk)
 #define GD_TERNARY(name, types, result, formula, ...)                                \
     KEEP_##types(static gd_status NAME(name)(const gd_kernel_call *call) {           \
         for (gd_walk w = gd_walk_over(call->out.layout); w.more; gd_walk_next(&w)) { \
-            C x = FIRST_##types(call, &w);                                           \
+            FIRST_##types(call, &w);                                                 \
             C y = NAME(read)(call, 1, &w), z = NAME(read)(call, 2, &w);              \
             NAME(write_##result)(call, &w, formula);                                 \
         }                                                                            \
@@ -167,6 +168,8 @@ static const gd_kernel_fn NAME(loops)[GD_OP_ELEMENTWISE_COUNT] = {
 #include "ops/elementwise.def"
 };
 
+#undef FIRST_CHOOSE
+#undef FIRST_FLOAT
 #undef NAME
 #undef C
 #undef WIDE
