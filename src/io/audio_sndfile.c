@@ -53,6 +53,7 @@ static int (*sf_close)(SNDFILE *file);
 static bool is_loaded;
 static char reason[256];
 
+#ifndef GD_FORGETTING
 /* A data pointer as a pointer to a function, which ISO C has no conversion for. */
 static bool find_function(void *library, const char *name, void *function)
 {
@@ -63,6 +64,7 @@ static bool find_function(void *library, const char *name, void *function)
         snprintf(reason, sizeof reason, LIBRARY " has no function %s", name);
     return found;
 }
+#endif
 
 static void load(void)
 {
