@@ -21,6 +21,7 @@ typedef struct reference {
     long double (*wide)(long double x, long double y);
     double ulps;     /* of wide */
     bool gives_bool; /* else the operands' dtype */
+    bool chooses;    /* by a bool, between two of one dtype */
     bool any_zero;   /* the sign of a zero is not defined */
     bool elsewhere;  /* values near poles and roots need ranges of their own: tests/test_vecmath.c
                         and the op's row try them */
@@ -72,6 +73,7 @@ INTEGERS(abs, x < 0 ? 0 - U(x) : U(x))
 FLOATS(sign, isnan(x) ? x : x == 0 ? 0 : copysign(1, x))
 INTEGERS(sign, x<0 ? -1 : x> 0 ? 1 : 0)
 FLOATS(square, x *x)
+FLOATS(square_about_mean, (x - y) * (x - y))
 INTEGERS(square, U(x) * U(x))
 FLOATS(reciprocal, 1 / x)
 FLOATS(sqrt, sqrt(x))
@@ -247,6 +249,8 @@ static const reference references[GD_OP_ELEMENTWISE_COUNT] = {
     [GD_OP_sign] = { 1, BOTH(sign), WHOLE(sign) },
     [GD_OP_flush_subnormal] = { 1, BOTH(flush_subnormal) },
     [GD_OP_square] = { 1, BOTH(square), WHOLE(square) },
+    [GD_OP_square_about_mean] = { 2, BOTH(square_about_mean) },
+    [GD_OP_scale_centred] = { .arity = 3 }, /* tested by itself */
     [GD_OP_reciprocal] = { 1, BOTH(reciprocal) },
     [GD_OP_sqrt] = { 1, BOTH(sqrt) },
     [GD_OP_rsqrt] = { 1, BOTH(rsqrt) },
@@ -301,7 +305,7 @@ static const reference references[GD_OP_ELEMENTWISE_COUNT] = {
     [GD_OP_bitwise_and] = { 2, WHOLE(bitwise_and) },
     [GD_OP_bitwise_or] = { 2, WHOLE(bitwise_or) },
     [GD_OP_bitwise_xor] = { 2, WHOLE(bitwise_xor) },
-    [GD_OP_where] = { .arity = 3 }, /* a choice: tested by itself */
+    [GD_OP_where] = { .arity = 3, .chooses = true }, /* a choice: tested by itself */
 };
 
 #endif

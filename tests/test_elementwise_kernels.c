@@ -173,6 +173,31 @@ static void test_where(void **state)
     }
 }
 
+/* Whole numbers, of which differences and products are exact. */
+static void test_scale_centred(void **state)
+{
+    (void)state;
+    enum { COUNT = 1300 };
+    static const gd_dtype dtypes[] = { GD_F32, GD_F64 };
+    for (int d = 0; d < 2; d++) {
+        operand in[3], out = operand_dense(dtypes[d], 1, (int64_t[]){ COUNT });
+        for (int k = 0; k < 3; k++) {
+            in[k] = operand_dense(dtypes[d], 1, (int64_t[]){ COUNT });
+            for (int i = 0; i < COUNT; i++)
+                put(dtypes[d], in[k].data, i, (i * (k + 3) * 37) % 201 - 100);
+        }
+        run_row(device, GD_OP_scale_centred, (const operand *[]){ &in[0], &in[1], &in[2] }, 3,
+                &out);
+        for (int i = 0; i < COUNT; i++) {
+            const long double x = get(dtypes[d], in[0].data, i), y = get(dtypes[d], in[1].data, i);
+            assert_true(get(dtypes[d], out.data, i) == (x - y) * get(dtypes[d], in[2].data, i));
+        }
+        for (int k = 0; k < 3; k++)
+            operand_free(&in[k]);
+        operand_free(&out);
+    }
+}
+
 /* ---- an element's value depends on nothing but its operands ---- */
 
 /* The dtypes of a row's operands and result, for a typical dtype; false when it does not accept
@@ -180,10 +205,10 @@ static void test_where(void **state)
 static bool signature(int op, gd_dtype dtype, gd_dtype operands[3], gd_dtype *result)
 {
     const reference *r = &references[op];
-    operands[0] = r->arity == 3 ? GD_BOOL : dtype;
+    operands[0] = r->chooses ? GD_BOOL : dtype;
     operands[1] = operands[2] = dtype;
     *result = r->gives_bool ? GD_BOOL : dtype;
-    return row_accepts(op, gd_dtype_is_half(dtype) && r->arity < 3 ? GD_F32 : dtype);
+    return row_accepts(op, gd_dtype_is_half(dtype) && !r->chooses ? GD_F32 : dtype);
 }
 
 /* Every length up to 70 gives the beginning of the result of length 1100: tails and bodies agree.
@@ -265,12 +290,13 @@ static void test_layouts(void **state)
     static const struct {
         int op;
         gd_dtype dtype;
-    } cases[] = { { GD_OP_add, GD_F32 },        { GD_OP_sub, GD_F64 },
-                  { GD_OP_lt, GD_F32 },         { GD_OP_sub, GD_I32 },
-                  { GD_OP_bitwise_xor, GD_U8 }, { GD_OP_sub, GD_F16 },
-                  { GD_OP_le, GD_BF16 },        { GD_OP_mul, GD_I64 },
-                  { GD_OP_where, GD_F32 },      { GD_OP_where, GD_BF16 },
-                  { GD_OP_sqrt, GD_F32 },       { GD_OP_logical_xor, GD_BOOL } };
+    } cases[] = { { GD_OP_add, GD_F32 },          { GD_OP_sub, GD_F64 },
+                  { GD_OP_lt, GD_F32 },           { GD_OP_sub, GD_I32 },
+                  { GD_OP_bitwise_xor, GD_U8 },   { GD_OP_sub, GD_F16 },
+                  { GD_OP_le, GD_BF16 },          { GD_OP_mul, GD_I64 },
+                  { GD_OP_where, GD_F32 },        { GD_OP_where, GD_BF16 },
+                  { GD_OP_sqrt, GD_F32 },         { GD_OP_logical_xor, GD_BOOL },
+                  { GD_OP_scale_centred, GD_F32 } };
     int number = 0;
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++)
         for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
@@ -726,6 +752,7 @@ int main(void)
             ROW(test_values),
             ROW(test_half_values),
             ROW(test_where),
+            ROW(test_scale_centred),
             ROW(test_lengths),
             ROW(test_layouts),
             ROW(test_in_place),

@@ -208,6 +208,33 @@ static void test_batch_norm_as_torch(void **state)
     CHECK(gd_batch_norm(x, w, b, NULL, NULL, .training = true), batch_y);
 }
 
+/* The gradient by x where the mean is 1000 times the deviation: nothing is the difference of large sums. */
+static void test_batch_norm_far_from_zero(void **state)
+{
+    enum { N = 8, C = 4, K = 999, COUNT = N * C * K };
+    gd_context *gd = *state;
+    float *x = malloc(COUNT * sizeof *x);
+    assert_non_null(x);
+    for (int i = 0; i < COUNT; i++)
+        x[i] = 1000 + sinf((float)(i % 7919));
+    gd_tensor *d[2];
+    for (int wide = 0; wide < 2; wide++) {
+        const gd_dtype dtype = wide ? GD_F64 : GD_F32;
+        gd_tensor *in = gd_cast(gd_from_host(gd, GD_SHAPE(N, C, K), GD_F32, x), dtype);
+        in = gd_set_requires_grad(gd_detach(in), true);
+        gd_tensor *y = gd_batch_norm(in, NULL, NULL, NULL, NULL, .training = true);
+        gd_tensor *g = gd_cos(
+            gd_cast(gd_reshape(gd_arange(gd, 0, COUNT, 1, GD_F64), GD_SHAPE(N, C, K)), dtype));
+        assert_int_equal(gd_grad(1, &y, &g, 1, &in, &d[wide]), GD_OK);
+    }
+    gd_tensor *off = gd_abs(gd_sub(gd_cast(d[0], GD_F64), d[1]));
+    const double most = gd_item(gd_max(off, GD_ALL_AXES, false));
+    const double size = gd_item(gd_max(gd_abs(d[1]), GD_ALL_AXES, false));
+    if (!(most < 1e-5 * size))
+        fail_msg("errors of %g in gradients of %g", most, size);
+    free(x);
+}
+
 typedef struct statistics {
     gd_tensor *mean, *var;
 } statistics;
@@ -331,6 +358,7 @@ int main(void)
         TEST(test_rms_norm_as_torch),
         TEST(test_channel_norms_as_torch),
         TEST(test_batch_norm_as_torch),
+        TEST(test_batch_norm_far_from_zero),
         TEST(test_compiled_running_statistics),
         TEST(test_running_statistics_in_halves),
         TEST(test_extreme_rows),

@@ -1,4 +1,4 @@
-"""The networks of bench_lenet, bench_simple_cnn, bench_cats_dogs and device_mnist_mlp in PyTorch, with the weights and the batch that
+"""The networks of bench_lenet, bench_simple_cnn, bench_cats_dogs, bench_resnet20 and device_mnist_mlp in PyTorch, with the weights and the batch that
 bench/cnn.c writes. cnn_torch.py trains them on the processor, device_torch.py on a device.
 
     network, x, y = read_problem("lenet", path)
@@ -38,10 +38,32 @@ def cats_dogs():
         nn.Flatten(), nn.Linear(64 * 64 * 64, 128), nn.ReLU(), nn.Linear(128, 2))
 
 
+def convolution(inputs, width, size, stride):
+    return nn.Sequential(nn.Conv2d(inputs, width, size, stride=stride, padding=size // 2, bias=False), nn.BatchNorm2d(width))
+
+
+class Block(nn.Module):
+    def __init__(self, inputs, width, stride):
+        super().__init__()
+        self.first, self.second = convolution(inputs, width, 3, stride), convolution(width, width, 3, 1)
+        self.shortcut = convolution(inputs, width, 1, stride) if stride > 1 else nn.Identity()
+
+    def forward(self, x):
+        return torch.relu(self.second(torch.relu(self.first(x))) + self.shortcut(x))
+
+
+def resnet20():
+    widths = [16] * 4 + [32] * 3 + [64] * 3
+    blocks = [Block(a, b, b // a) for a, b in zip(widths, widths[1:])]
+    return nn.Sequential(convolution(3, 16, 3, 1), nn.ReLU(), *blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 10))
+
+
 # Networks with the shapes of their batches, and the learning rates of the benches.
 NETWORKS = {
     "mnist_mlp": (Perceptron, (50, 1, 28, 28), 1e-3), "lenet": (lenet, (64, 1, 28, 28), 1e-4),
-    "simple_cnn": (simple_cnn, (32, 3, 32, 32), 0.1), "cats_dogs": (cats_dogs, (16, 3, 64, 64), 1e-5)}
+    "simple_cnn": (simple_cnn, (32, 3, 32, 32), 0.1), "cats_dogs": (cats_dogs, (16, 3, 64, 64), 1e-5),
+    "resnet20": (resnet20, (64, 3, 32, 32), 0.01)}
+SGD = ("simple_cnn", "resnet20")
 
 
 def take(file, dtype, shape):
@@ -51,8 +73,8 @@ def take(file, dtype, shape):
 
 
 def read_problem(suite, path):
-    """The network with its weights, the batch, and its labels. Weight and bias of each layer (f32; dense weights [in, out]), the batch
-    (f32), its labels (i64)."""
+    """The network with its weights, the batch, and its labels. Weight and bias of each layer (f32; dense weights [in, out]), of batch
+    normalisation its mean and variance before them, the batch (f32), its labels (i64)."""
     make, shape, _ = NETWORKS[suite]
     net = make()
     with open(path, "rb") as file, torch.no_grad():
@@ -61,13 +83,17 @@ def read_problem(suite, path):
                 layer.weight.copy_(take(file, torch.float32, layer.weight.shape))
             elif isinstance(layer, nn.Linear):
                 layer.weight.copy_(take(file, torch.float32, (layer.in_features, layer.out_features)).T)
+            elif isinstance(layer, nn.BatchNorm2d):
+                for to in (layer.running_mean, layer.running_var, layer.weight):
+                    to.copy_(take(file, torch.float32, to.shape))
             else:
                 continue
-            layer.bias.copy_(take(file, torch.float32, layer.bias.shape))
+            if layer.bias is not None:
+                layer.bias.copy_(take(file, torch.float32, layer.bias.shape))
         x, y = take(file, torch.float32, shape), take(file, torch.int64, shape[:1])
         assert not file.read(1), "not a problem of this network"
     return net, x, y
 
 
 def make_optimizer(suite, parameters, rate, **options):
-    return (torch.optim.SGD if suite == "simple_cnn" else torch.optim.Adam)(parameters, lr=rate, **options)
+    return (torch.optim.SGD if suite in SGD else torch.optim.Adam)(parameters, lr=rate, **options)

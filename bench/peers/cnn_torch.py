@@ -1,6 +1,6 @@
-"""The work of bench_lenet, bench_simple_cnn and bench_cats_dogs in PyTorch.
+"""The work of bench_lenet, bench_simple_cnn, bench_resnet20 and bench_cats_dogs in PyTorch.
 
-    python3 cnn_torch.py lenet|simple_cnn|cats_dogs eager|compile|eager-bf16|compile-bf16 PROBLEM THREADS SECONDS CHUNK RATE
+    python3 cnn_torch.py lenet|simple_cnn|resnet20|cats_dogs eager|compile|eager-bf16|compile-bf16 PROBLEM THREADS SECONDS CHUNK RATE
 
 PROBLEM is the file that bench/cnn.c writes; cnn_models.py has the networks. Prints the lines of bench/side.h: the step over chunks of CHUNK steps with the losses of the first, and the memory. Where
 PyTorch has several good ways to do the same, all are tried and the fastest counts. Exit status 3: there is no PyTorch.

@@ -221,6 +221,9 @@ GD_API gd_tensor *gd_silu_grad(gd_tensor *g, gd_tensor *x);
 GD_API gd_tensor *gd_pow_log(gd_tensor *x, gd_tensor *y);
 /* (x - y) * z: what normalisation about a mean y does; the shapes broadcast */
 GD_API gd_tensor *gd_scale_centred(gd_tensor *x, gd_tensor *y, gd_tensor *z);
+/* (x - y)^2 of y that is the mean of x along the axes over which the result is summed next: a variance. By y
+ * there is no derivative, whose sum would be 0 for every x. */
+GD_API gd_tensor *gd_square_about_mean(gd_tensor *x, gd_tensor *y);
 
 /* ---- comparisons and logic: bool results ---- */
 

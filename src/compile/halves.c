@@ -19,30 +19,6 @@ static bool is_cast(const gd_ir *ir, int32_t i)
     return v->kind == GD_IR_OP && v->op->id == GD_OP_cast && !v->is_constant;
 }
 
-/* Whether an op that is no reduction reads the cast i, and so will read the halves: a group with that cast and
- * a reduction of it would not come by its numbers for less. */
-static bool is_read_as_halves(const gd_ir *ir, const gd_ir_users *users, int32_t i)
-{
-    bool any = false;
-    for (int32_t u = users->first[i]; u < users->first[i + 1]; u++) {
-        const gd_op *op = ir->values[users->op[u]].op;
-        any |= op->halves && !gd_fused_reduces(op->id);
-    }
-    return any;
-}
-
-/* Whether a group may have this reduction and the cast of its operand, and more than these two. */
-static bool is_left_to_fuse(const gd_ir *ir, const gd_ir_users *users, const gd_ir_value *v)
-{
-    gd_rows rows;
-    if (ir->context->device->limits.row_group_instructions == 0 || !is_cast(ir, v->in[0]) ||
-        !gd_rows_of(ir, v, &rows) || is_read_as_halves(ir, users, v->in[0]))
-        return false;
-    const gd_ir_value *x = &ir->values[ir->values[v->in[0]].in[0]];
-    return gd_ir_sole_user(users, v->in[0]) < 0 ||
-           (x->kind == GD_IR_OP && (x->op->flags & GD_OP_ELEMENTWISE || x->op->id == GD_OP_cast));
-}
-
 /* Operand k of op i without its cast: the number of the value that is cast; or -1. */
 static int32_t half_behind(const gd_ir *ir, const int32_t *overwritten_at, int32_t i, int k)
 {
@@ -55,6 +31,43 @@ static int32_t half_behind(const gd_ir *ir, const int32_t *overwritten_at, int32
                    gd_ir_may_sink(ir, overwritten_at, cast, i)
                ? cast->in[0]
                : -1;
+}
+
+/* Whether op i reads halves in place of its operand k, which is a cast. */
+static bool reads_half(const gd_ir *ir, const int32_t *overwritten_at, int32_t i, int k)
+{
+    const gd_ir_value *v = &ir->values[i];
+    int32_t in[GD_OP_MAX_INPUTS];
+    const int32_t half = half_behind(ir, overwritten_at, i, k);
+    memcpy(in, v->in, sizeof *in * (size_t)v->n);
+    in[k] = half;
+    return half >= 0 && gd_ir_device_takes(ir, v->op, v->attr, v->n, in, &v->layout, NULL);
+}
+
+/* Whether an op that is no reduction reads the halves in place of cast i, so that they are read anyway. */
+static bool is_read_as_halves(const gd_ir *ir, const gd_ir_users *users,
+                              const int32_t *overwritten_at, int32_t i)
+{
+    for (int32_t u = users->first[i]; u < users->first[i + 1]; u++) {
+        const gd_ir_value *v = &ir->values[users->op[u]];
+        for (int k = 0; k < v->n && v->op->halves && !gd_fused_reduces(v->op->id); k++)
+            if (v->in[k] == i && reads_half(ir, overwritten_at, users->op[u], k))
+                return true;
+    }
+    return false;
+}
+
+/* Whether a group may have this reduction and the cast of its operand, and more than these two. */
+static bool is_left_to_fuse(const gd_ir *ir, const gd_ir_users *users,
+                            const int32_t *overwritten_at, const gd_ir_value *v)
+{
+    gd_rows rows;
+    if (ir->context->device->limits.row_group_instructions == 0 || !is_cast(ir, v->in[0]) ||
+        !gd_rows_of(ir, v, &rows) || is_read_as_halves(ir, users, overwritten_at, v->in[0]))
+        return false;
+    const gd_ir_value *x = &ir->values[ir->values[v->in[0]].in[0]];
+    return gd_ir_sole_user(users, v->in[0]) < 0 ||
+           (x->kind == GD_IR_OP && (x->op->flags & GD_OP_ELEMENTWISE || x->op->id == GD_OP_cast));
 }
 
 static void read_halves(gd_ir *ir, const int32_t *overwritten_at, int32_t i, int *changes)
@@ -120,7 +133,7 @@ gd_status gd_pass_halves(gd_ir *ir, gd_arena *scratch, int *changes)
         replaced_by[i] = i;
     for (int32_t i = 0; i < (int32_t)ir->count; i++) {
         const gd_ir_value *v = &ir->values[i];
-        if (v->kind != GD_IR_OP || !v->op->halves || is_left_to_fuse(ir, &users, v))
+        if (v->kind != GD_IR_OP || !v->op->halves || is_left_to_fuse(ir, &users, overwritten_at, v))
             continue;
         read_halves(ir, overwritten_at, i, changes);
         round_result(ir, &users, i, replaced_by, changes);

@@ -516,7 +516,8 @@ static gd_tensor *over_planes(gd_tensor *v, const gd_layout *x)
     return gd_reshape(v, shape);
 }
 
-/* x [n, c, ..], center [c], and g like x or none -> [n, c] */
+/* x [n, c, ..], center [c], and g like x or none -> [n, c]. Without g the center is the mean of the channel, by
+ * which there is no derivative (gd_square_about_mean). */
 static gd_status infer_centred_products(int n, const gd_layout *const *in, const void *attr,
                                         gd_layout *out)
 {
@@ -541,8 +542,10 @@ static gd_tensor *decompose_centred_products(int n, gd_tensor *const *in, const 
 {
     (void)attr;
     const gd_layout *x = &in[0]->layout;
-    gd_tensor *c = gd_sub(in[0], over_planes(in[1], x));
-    return gd_sum(n > 2 ? gd_mul(c, in[2]) : gd_square(c), plane_axes(x), false);
+    gd_tensor *center = over_planes(in[1], x);
+    gd_tensor *each =
+        n > 2 ? gd_mul(gd_sub(in[0], center), in[2]) : gd_square_about_mean(in[0], center);
+    return gd_sum(each, plane_axes(x), false);
 }
 
 static bool vjp_centred_products(gd_tensor *r, gd_tensor *u, gd_tensor **d)
@@ -557,12 +560,9 @@ static bool vjp_centred_products(gd_tensor *r, gd_tensor *u, gd_tensor **d)
         return false;
     if (!squares && gd_wants_grad(r->inputs[2]) && !gd_put(&d[2], gd_scale_centred(x, center, by)))
         return false;
-    if (!gd_wants_grad(r->inputs[1]))
+    if (squares || !gd_wants_grad(r->inputs[1]))
         return true;
-    /* of squares the sums of x - center, which are next to nothing about a mean */
-    gd_tensor *sums = gd_sum(squares ? x : g, plane_axes(layout), true);
-    if (squares)
-        sums = gd_sub(sums, gd_mul_scalar(center, (double)gd_centred_row(layout)));
+    gd_tensor *sums = gd_sum(g, plane_axes(layout), true);
     return gd_put(&d[1], gd_reshape(gd_neg(gd_sum(gd_mul(by, sums), GD_AXES(0), false)),
                                     gd_layout_shape(&r->inputs[1]->layout)));
 }

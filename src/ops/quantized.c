@@ -49,9 +49,10 @@ static bool is_scale(gd_dtype dtype)
 /* By how many weights a value holds. */
 static const char *const shapes_of[] = {
     [1] =
-        "[.., in], i8 [out, in] and [out, in / 32], or [out, in / 16] with least values, expected",
-    [2] = "[.., in], u8 [out, in / 2] and [out, in / 32], or [out, in / 16] with least values, "
-          "expected",
+        "[.., in], i8 [out, in] and [out, in / 32], or [out, in / 16] with least values, or scales "
+        "of two levels, expected",
+    [2] = "[.., in], u8 [out, in / 2] and [out, in / 32], or [out, in / 16] with least values, or "
+          "scales of two levels, expected",
 };
 
 static gd_status fail_shapes(const gd_layout *const *in, const char *why)
@@ -192,10 +193,12 @@ gd_tensor *gd_dequantize(gd_tensor *values, gd_tensor *scales)
                             gd_dtype_name(v->dtype), gd_dtype_name(s->dtype));
     char values_text[GD_SHAPE_TEXT], scales_text[GD_SHAPE_TEXT];
     if (!are_blocks(v, s))
-        return gd_fail_null(GD_ERR_SHAPE,
-                            "gd_dequantize: values %s with scales %s; i8 [.., in] or u8 [.., in / "
-                            "2], and [.., in / 32], or [.., in / 16] with least values, expected",
-                            gd_layout_text(v, values_text), gd_layout_text(s, scales_text));
+        return gd_fail_null(
+            GD_ERR_SHAPE,
+            "gd_dequantize: values %s with scales %s; i8 [.., in] or u8 [.., in / "
+            "2], and [.., in / 32], or [.., in / 16] with least values, or scales of two "
+            "levels, expected",
+            gd_layout_text(v, values_text), gd_layout_text(s, scales_text));
     return GD_AS("gd_dequantize", numbers_of(values, scales));
 }
 

@@ -319,6 +319,35 @@ static long double oracle_scale_centred(long double x, long double y, long doubl
     return (x - y) * z;
 }
 
+static gd_tensor *build_square_about_mean(gd_context *context, gd_tensor *const *in,
+                                          const int64_t *p)
+{
+    (void)context, (void)p;
+    return gd_square_about_mean(in[0], in[1]);
+}
+
+static long double oracle_square_about_mean(long double x, long double y, long double z)
+{
+    (void)z;
+    return (x - y) * (x - y);
+}
+
+/* Its derivative, which is by x alone, is tried with batch normalisation. */
+extern const op_row op_row_square_about_mean;
+const op_row op_row_square_about_mean = { .name = "square_about_mean",
+                                          .id = GD_OP_square_about_mean,
+                                          .operands = 2,
+    .flags = OP_COMPOUND,
+                                          .result = RESULT_FLOAT,
+                                          .ulp = 3,
+                                          .operand = { VALUES(4, 20), VALUES(-20, -4) },
+                                          .cases = binary_cases,
+                                          .case_count = COUNT(binary_cases),
+                                          .refusals = binary_refusals,
+                                          .refusal_count = COUNT(binary_refusals),
+                                          .build = build_square_about_mean,
+                                          .oracle = oracle_square_about_mean };
+
 /* The last two are of channels, whose sums the derivatives take at once. */
 static const op_case scale_centred_cases[] = {
     { .shape = { SHAPE(2, 3, 5), SHAPE(2, 3, 5), SHAPE(2, 3, 5) } },
@@ -337,7 +366,7 @@ extern const op_row op_row_scale_centred;
 const op_row op_row_scale_centred = { .name = "scale_centred",
                                       .id = GD_OP_scale_centred,
                                       .operands = 3,
-                                      .flags = D,
+                                      .flags = D | OP_COMPOUND,
                                       .result = RESULT_FLOAT,
                                       .ulp = 2,
                                       .operand = { VALUES(4, 20), VALUES(-20, -4),

@@ -59,7 +59,8 @@ static const op_refusal normalize_grad_refusals[] = {
 OP(normalize_grad, 3, DV | OP_FLOATS_ONLY, RESULT_SUMS, 8, gradient(x, y, z, p), VALUES(-4, 4),
    VALUES(-2, 2), VALUES(0.5, 1))
 
-/* The op of batch normalisation: x and g as they are where the device reads halves. p[0]: 1 squares, without g. */
+/* The op of batch normalisation: x and g as they are where the device reads halves. p[0]: 1 squares, without g,
+ * about the means, times `center`. */
 static gd_tensor *centred(gd_tensor *x, gd_tensor *center, gd_tensor *g, const int64_t *p)
 {
     if (!x || !center || !g)
@@ -67,11 +68,17 @@ static gd_tensor *centred(gd_tensor *x, gd_tensor *center, gd_tensor *g, const i
     gd_tensor *in[3] = { gd_contiguous(x), gd_contiguous(center), gd_contiguous(g) };
     const int n = p[0] ? 2 : 3;
     const bool half = gd_dtype_is_half(gd_tensor_dtype(x));
+    gd_axes others = { .count = gd_tensor_shape(x).rank - 1 };
+    for (int i = 1; i < others.count; i++)
+        others.axis[i] = i + 1;
+    if (p[0] && gd_dtype_is_float(gd_tensor_dtype(x)) && gd_tensor_shape(x).rank > 2)
+        in[1] = gd_mean(half ? gd_cast(in[0], GD_F32) : in[0], others, false);
     in[1] = half ? gd_cast(in[1], GD_F32) : in[1];
     for (int i = 0; i < 3 && half && !gd_may_read_halves(GD_OP_centred_products, n, in, NULL);
          i += 2)
         in[i] = gd_cast(in[i], GD_F32);
-    return gd_apply(NULL, GD_OP_centred_products, n, in, NULL);
+    gd_tensor *r = gd_apply(NULL, GD_OP_centred_products, n, in, NULL);
+    return p[0] ? gd_mul(r, center) : r;
 }
 static const op_case centred_products_cases[] = {
     { { SHAPE(2, 3, 7), SHAPE(3), SHAPE(2, 3, 7) }, { 0 } },

@@ -352,7 +352,7 @@ static void translate_instruction(translation *t, int i)
         add_step(t, GD_EW_REDUCE, from, made)->run.reducer = call.reducer;
     else {
         if (call.is_two) {
-            add_f32_loop(t, GD_OP_sub, from, centred, extent);
+            add_f32_loop(t, GD_OP_sub, (const int[]){ from[0], from[1], from[0] }, centred, extent);
             from[0] = centred;
             from[1] = from[2];
         }

@@ -30,8 +30,9 @@
 #include "ops/attrs.h"
 
 enum {
-    GD_EW_MAX_STEPS = GD_FUSED_MAX_ELEMENTWISE *
-                      5, /* each: three operands and the result to convert, and the op */
+    /* Each: three operands and the result to convert, and the op; those of two steps have no more of them to
+     * convert than the group has inputs. */
+    GD_EW_MAX_STEPS = GD_FUSED_MAX_ELEMENTWISE * 5,
     GD_EW_MAX_RESULTS = 1 + GD_FUSED_MAX_EXTRA,
     GD_EW_MAX_REGISTERS = GD_EW_MAX_STEPS + GD_FUSED_MAX_INPUTS + GD_EW_MAX_RESULTS,
     GD_EW_PIECE = 512,                               /* most elements of a piece */

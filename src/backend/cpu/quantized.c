@@ -208,10 +208,10 @@ void gd_cpu_quantized_explain(const gd_kernel_call *call, gd_text *text)
     const division d = divide(&j);
     const gd_quantized_tiles *t = j.tiles;
     const gd_quantized_form *form = &j.weights.form;
-    gd_text_add(text, "%lld x %lld x %lld in blocks of %d, %d bits, by ", (long long)j.rows,
+    gd_text_add(text, "%lld x %lld x %lld in blocks of %d, %d bits%s, by ", (long long)j.rows,
                 (long long)j.blocks * GD_QUANTIZED_BLOCK, (long long)j.columns,
                 form->groups ? GD_QUANTIZED_LARGE / form->groups : GD_QUANTIZED_BLOCK,
-                form->four_bits ? 4 : 8);
+                form->four_bits ? 4 : 8, form->has_least ? " with least values" : "");
     if (d.has_many_rows)
         gd_text_add(text, "%d x %d tiles: %d rows or more share packed weights; threads divide %s",
                     (int)t->rows, (int)t->columns, (int)t->many_rows,

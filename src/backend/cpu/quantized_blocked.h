@@ -9,9 +9,9 @@
  * A block of packed rows is values [ROWS][32] and scales f32 [ROWS], and one of packed weights
  * values [DWORDS][LANES] in units of 4 bytes and scales f32 [LANES], and the scales of least values where
  * there are such. With VNNI values are bytes, those of weights 128 more than they are, as VPDPBUSD wants
- * its first operand: sums begin with sums i32 [ROWS], those of the row's block times -128. With SDOT they
- * are bytes as they are. Elsewhere they are 16 bits, of which one instruction adds the products of two
- * neighbours: no sum leaves 32 bits.
+ * its first operand. With SDOT they are bytes as they are. Elsewhere they are 16 bits, of which one
+ * instruction adds the products of two neighbours: no sum leaves 32 bits. A row's block has its sum, i32,
+ * for least values: with VNNI it is kept times -128, and products are added to that.
  *
  * Groups of 32 are blocks, with the group's scale and least value as numbers: float(k * sum) is
  * float(k) * float(sum), rounded once. With groups of 16 weights are packed times the scales of their groups,
@@ -529,8 +529,8 @@ static void pack_grouped_rows(const float *x, int64_t rows, int64_t blocks, void
 INLINE void scale_weights(const uint8_t *large, const gd_quantized_form *form, int b, int16_t *to)
 {
     const uint8_t *w = large + b * form->numbers / LANES;
-    const int8_t *k = (const int8_t *)large + form->numbers + b * form->groups / LANES;
-    const int16_t first = (int16_t)k[0], second = (int16_t)k[form->groups / GROUPS];
+    const int8_t *k = (const int8_t *)large + form->numbers + 2 * b;
+    const int16_t first = (int16_t)k[0], second = (int16_t)k[1];
     const int16_t offset = form->has_least ? 0 : 8;
 #ifdef WITH_AVX2
     __m128i low = _mm_loadu_si128((const __m128i *)w), high;
@@ -586,9 +586,9 @@ INLINE void pack_group_numbers(const gd_quantized_weights *w, int64_t large_bloc
     to->scales[j] = read_scale(w->scales, w->half_scales, scale);
     if (!form.has_least)
         return;
-    const int8_t *least = (const int8_t *)w->values + large_block * form.bytes + form.numbers +
-                          form.groups + b * form.groups / LANES;
-    const int16_t pair[2] = { (int16_t)least[0], (int16_t)least[form.groups / GROUPS] };
+    const int8_t *least =
+        (const int8_t *)w->values + large_block * form.bytes + form.numbers + form.groups + 2 * b;
+    const int16_t pair[2] = { (int16_t)least[0], (int16_t)least[1] };
     to->minus_least_scales[j] = -read_scale(w->scales, w->half_scales, scale + 1);
     memcpy(&to->least[j], pair, sizeof pair);
 }

@@ -97,13 +97,14 @@ INLINE int64_t weight_bytes(bool four_bits)
     return four_bits ? BLOCK / 2 : BLOCK;
 }
 
-INLINE bool too_large(const operands *o)
+/* Whether weights are kept as 8 more than they are. */
+INLINE bool counts_8_more(const operands *o)
 {
     return o->four_bits && !o->has_least;
 }
 
 #ifdef WITH_AVX2
-/* The weights of a block that are 8 more than they are, in 4 bits each. */
+/* The numbers of a block, of 4 bits each. */
 INLINE __m256i unpack_halves(const uint8_t *w)
 {
     const __m128i both = _mm_loadu_si128((const __m128i *)w);
@@ -152,7 +153,7 @@ INLINE int32_t block_sum(const operands *o, int64_t b)
     __m128i sum = _mm_add_epi32(_mm256_castsi256_si128(lanes), _mm256_extracti128_si256(lanes, 1));
     sum = _mm_add_epi32(sum, _mm_shuffle_epi32(sum, 0x4e));
     sum = _mm_add_epi32(sum, _mm_shuffle_epi32(sum, 0xb1));
-    return _mm_cvtsi128_si32(sum) - (too_large(o) ? 8 * o->x_sums[b] : 0);
+    return _mm_cvtsi128_si32(sum) - (counts_8_more(o) ? 8 * o->x_sums[b] : 0);
 }
 
 #ifdef WITH_VNNI
@@ -229,7 +230,7 @@ INLINE __m256i block_sums(const operands *o, int64_t b)
     for (int l = 0; l < LANES; l++)
         lanes[l] = lane_sums(o, b + l);
     const __m256i sums = join_sums(sums_of_four(lanes), sums_of_four(lanes + 4));
-    if (!too_large(o))
+    if (!counts_8_more(o))
         return sums;
     const __m256i of_x = _mm256_loadu_si256((const __m256i *)(o->x_sums + b));
     return _mm256_sub_epi32(sums, _mm256_slli_epi32(of_x, 3));
@@ -298,7 +299,7 @@ INLINE int32x4_t lane_sums(const operands *o, int64_t b)
 
 INLINE int32_t block_sum(const operands *o, int64_t b)
 {
-    return vaddvq_s32(lane_sums(o, b)) - (too_large(o) ? 8 * o->x_sums[b] : 0);
+    return vaddvq_s32(lane_sums(o, b)) - (counts_8_more(o) ? 8 * o->x_sums[b] : 0);
 }
 
 /* The sums of four blocks. */
@@ -307,7 +308,7 @@ INLINE int32x4_t block_sums(const operands *o, int64_t b)
     const int32x4_t low = vpaddq_s32(lane_sums(o, b), lane_sums(o, b + 1));
     const int32x4_t high = vpaddq_s32(lane_sums(o, b + 2), lane_sums(o, b + 3));
     const int32x4_t sums = vpaddq_s32(low, high);
-    return too_large(o) ? vsubq_s32(sums, vshlq_n_s32(vld1q_s32(o->x_sums + b), 3)) : sums;
+    return counts_8_more(o) ? vsubq_s32(sums, vshlq_n_s32(vld1q_s32(o->x_sums + b), 3)) : sums;
 }
 
 INLINE float32x4_t read_scales(const void *scales, bool half, int64_t at)
@@ -358,7 +359,7 @@ INLINE int32_t block_sum(const operands *o, int64_t b)
 {
     const int8_t *x = o->x + b * BLOCK;
     const uint8_t *w = o->w + b * weight_bytes(o->four_bits);
-    int32_t sum = too_large(o) ? -8 * o->x_sums[b] : 0;
+    int32_t sum = counts_8_more(o) ? -8 * o->x_sums[b] : 0;
     for (int i = 0; i < BLOCK / 2 && o->four_bits; i++)
         sum += x[i] * (w[i] & 15) + x[i + BLOCK / 2] * (w[i] >> 4);
     for (int i = 0; i < BLOCK && !o->four_bits; i++)
@@ -502,7 +503,7 @@ INLINE eight terms_of_16(const operands *o, const uint8_t *k, float d, float e)
         lanes[b] = lane_sums(o, b);
     __m256i sums = add_groups(sums_of_four(lanes), sums_of_four(lanes + 4), k);
     const __m256i low = load_eight(o->x_sums), high = load_eight(o->x_sums + LANES);
-    if (too_large(o))
+    if (counts_8_more(o))
         sums = _mm256_sub_epi32(sums, _mm256_slli_epi32(add_groups(low, high, k), 3));
     const __m256 scales = _mm256_loadu_ps(o->x_scales);
     const __m256 all =
@@ -575,7 +576,7 @@ INLINE eight terms_of_16(const operands *o, const uint8_t *k, float d, float e)
         const int32_t *x_sums = o->x_sums + b / 4 * 8 + b % 4; /* and four further */
         int32_t sums[2];
         sum_groups(o, b, sums);
-        if (too_large(o)) {
+        if (counts_8_more(o)) {
             sums[0] -= 8 * x_sums[0];
             sums[1] -= 8 * x_sums[4];
         }
