@@ -18,6 +18,7 @@ typedef struct gd_bench_cnn {
     double multiply_adds; /* of a step for one sample, forward and backward */
     int chunk;            /* steps timed together */
     double seconds;       /* of timing, for each side */
+    double tolerance;     /* of the peers' losses; 0: 1e-4 */
 } gd_bench_cnn;
 
 /* The whole program: returns what main() returns. "--problem FILE" writes what the sides read; a mode
