@@ -179,7 +179,8 @@ static void test_quantized_explained(void **state)
     } all[] = { { 1, 64, 64, 2, "1 x 64 x 40 in blocks of 32, 8 bits, by rows: few of them" },
                 { 200, 64, 64, 2, "rows or more share packed weights; threads divide rows" },
                 { 1, 512, 544, 2, "1 x 512 x 40 in blocks of 16, 8 bits, by rows: few of them" },
-                { 200, 512, 544, 4, "200 x 512 x 40 in blocks of 32, 8 bits, by" } };
+                { 200, 512, 544, 4,
+                  "200 x 512 x 40 in blocks of 32, 8 bits with least values, by" } };
     for (size_t i = 0; i < COUNT(all); i++) {
         gd_tensor *x = normal(gd, GD_SHAPE(all[i].rows, all[i].inner), 1);
         gd_tensor *values = gd_full(gd, GD_SHAPE(40, all[i].bytes), 3, GD_I8);
