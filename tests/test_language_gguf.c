@@ -474,8 +474,7 @@ static void matrices_stay_in_blocks_where_asked(void **state)
 
 static void count_warning(void *user, gd_log_level level, const char *message)
 {
-    *(int *)user += level == GD_LOG_WARNING &&
-                    strstr(message, "no matrix is in blocks");
+    *(int *)user += level == GD_LOG_WARNING && strstr(message, "no matrix is in blocks");
 }
 
 /* Other types are read as they are without the option, to f32, which a warning says. */

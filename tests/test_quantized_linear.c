@@ -309,8 +309,7 @@ static void weights_are_what_they_stand_for(void **state)
             gd_tensor *scales = scales_of(*state, &p, i ? GD_F16 : GD_F32);
             assert_same_bits(gd_dequantize(values, scales), dequantized(*state, &p));
             assert_null(gd_dequantize(values, gd_slice(scales, 1, 0, 2, 1)));
-            expect_error(GD_ERR_SHAPE,
-                         "and [.., in / 32], or [.., in / 16] with least values, or");
+            expect_error(GD_ERR_SHAPE, "and [.., in / 32], or [.., in / 16] with least values, or");
             assert_null(gd_dequantize(gd_cast(values, GD_F32), scales));
             expect_error(GD_ERR_DTYPE, "the values are f32");
             release(&p);

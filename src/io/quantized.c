@@ -98,7 +98,7 @@ void gd_q8_0_take(const unsigned char *block, gd_k_block *to)
     to->d = gd_block_bits(block);
     to->dmin = 0;
     for (int i = 0; i < SMALL; i++)
-        to->q[i] = (signed char)block[2 + i];
+        to->q[i] = block[2 + i] < 128 ? block[2 + i] : block[2 + i] - 256;
 }
 
 static void read_small(const gd_k_block *b, float *out)

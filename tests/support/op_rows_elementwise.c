@@ -337,7 +337,7 @@ extern const op_row op_row_square_about_mean;
 const op_row op_row_square_about_mean = { .name = "square_about_mean",
                                           .id = GD_OP_square_about_mean,
                                           .operands = 2,
-    .flags = OP_COMPOUND,
+                                          .flags = OP_COMPOUND,
                                           .result = RESULT_FLOAT,
                                           .ulp = 3,
                                           .operand = { VALUES(4, 20), VALUES(-20, -4) },
