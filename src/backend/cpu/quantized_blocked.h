@@ -794,16 +794,18 @@ static void multiply_groups_of_32(const void *x, const void *w, int64_t blocks, 
     multiply_kind(x, w, blocks, rows, columns, IN_GROUPS_OF_32, out, stride);
 }
 
-#define TILES(from, of_columns, pack, of)                                                     \
-    {                                                                                         \
-        .rows = ROWS, .columns = VLANES, .many_rows = from, .row_bytes = sizeof(packed_rows), \
-        .column_bytes = sizeof(of_columns), .pack_rows = pack_rows, .pack_columns = pack,     \
-        .multiply = of                                                                        \
+#define TILES(from, of_rows, of_columns, pack_x, pack_w, of)                              \
+    {                                                                                     \
+        .rows = ROWS, .columns = VLANES, .many_rows = from, .row_bytes = sizeof(of_rows), \
+        .column_bytes = sizeof(of_columns), .pack_rows = pack_x, .pack_columns = pack_w,  \
+        .multiply = of                                                                    \
     }
 const gd_quantized_tiles NAME(gd_quantized_tiles)[3] = {
-    TILES(MANY_ROWS, packed_columns, pack_columns, multiply),
-    TILES(MANY_ROWS, packed_columns_with_least, pack_columns_with_least, multiply_with_least),
-    TILES(MANY_ROWS_OF_32, packed_columns_of_groups, pack_columns_of_groups, multiply_groups_of_32)
+    TILES(MANY_ROWS, packed_rows, packed_columns, pack_rows, pack_columns, multiply),
+    TILES(MANY_ROWS, packed_rows, packed_columns_with_least, pack_rows, pack_columns_with_least,
+          multiply_with_least),
+    TILES(MANY_ROWS_OF_32, packed_rows, packed_columns_of_groups, pack_rows, pack_columns_of_groups,
+          multiply_groups_of_32)
 };
 
 #ifdef WITH_GROUPS
@@ -819,12 +821,10 @@ static void multiply_grouped_with_least(const void *x, const void *w, int64_t bl
     multiply_kind(x, w, blocks, rows, columns, IN_GROUPS_OF_16_WITH_LEAST, out, stride);
 }
 
-#define GROUPED_TILES(of)                                                                    \
-    {                                                                                        \
-        .rows = ROWS, .columns = VLANES, .many_rows = MANY_ROWS_OF_16,                       \
-        .row_bytes = sizeof(grouped_rows), .column_bytes = sizeof(grouped_columns),          \
-        .pack_rows = pack_grouped_rows, .pack_columns = pack_grouped_columns, .multiply = of \
-    }
-const gd_quantized_tiles NAME(gd_grouped_tiles)[2] = { GROUPED_TILES(multiply_grouped),
-                                                       GROUPED_TILES(multiply_grouped_with_least) };
+const gd_quantized_tiles NAME(gd_grouped_tiles)[2] = {
+    TILES(MANY_ROWS_OF_16, grouped_rows, grouped_columns, pack_grouped_rows, pack_grouped_columns,
+          multiply_grouped),
+    TILES(MANY_ROWS_OF_16, grouped_rows, grouped_columns, pack_grouped_rows, pack_grouped_columns,
+          multiply_grouped_with_least)
+};
 #endif
