@@ -11,8 +11,9 @@
 
 static const char *const forced = "GRADUS_CONV";
 
-/* From so many results a window, and so wide rows on, packing may win over images in the lanes. */
-enum { MANY_CHANNELS = 32, MANY_WIDE = 8 };
+/* From so many results a window, and so wide rows on, packing may win over images in the lanes; from so
+ * many blocks of k on it wins over bands. */
+enum { MANY_CHANNELS = 32, MANY_WIDE = 8, MANY_BLOCKS = 4 };
 
 /* Where each window is one element of the image, and the planes of all images fill vectors: the
  * product C^T [plane, m] = image^T [plane, depth] @ A^T for each image. Products pack what they read
@@ -30,12 +31,17 @@ static bool takes_product(const gd_conv_product *v)
 
 /* Whether it pays. Packing costs about as much as sixteen rows of C. Of rows shorter than a tile that few taps
  * read, as in phases of a gradient by the input, it costs no more than bands: of 64 images with stride 2 the
- * gradient by 32 channels at 16 x 16 has 147 GFLOP/s instead of 76, by 16 at 32 x 32 118 instead of 100 (Zen 5). */
+ * gradient by 32 channels at 16 x 16 has 147 GFLOP/s instead of 76, by 16 at 32 x 32 118 instead of 100 (Zen 5).
+ * Where sums take several blocks of k, each block reads its channels' bands and adds to C anew, and strips that
+ * end within a vector cost the more: 3 x 3 taps of 16 images run over 256 channels at 28 x 28 at 148 GFLOP/s
+ * packed and at 131 by bands, over 128 with stride 2 at 56 x 56 at 122 and 109 (Emerald Rapids). */
 static bool bands_pay(const gd_conv_product *v, const gd_conv_band *b)
 {
     const gd_window *w = &v->access.window;
     const int64_t columns = v->tiles->columns;
     if (w->tap_count <= 4 && w->count[2] < columns)
+        return false;
+    if (v->depth >= MANY_BLOCKS * GD_GEMM_KC && w->count[2] % v->tiles->lanes != 0)
         return false;
     const int64_t lanes = (b->taken * w->count[1] + columns - 1) / columns * columns;
     return w->step[1] * w->step[2] <= 16 && (b->taken - w->count[2]) * v->m <= 16 * w->count[2] &&
@@ -79,8 +85,9 @@ static bool may_leave_out(const gd_conv_args *args)
 }
 
 /* A single tap is a matrix product. Rows of sixteen positions fill vectors as they are, which wins where
- * taps are few: the gradient by 8 channels at 16 x 16 of 32 images takes 0.20 ms by bands and 0.24 by
- * images (Emerald Rapids). Over many channels packing costs little, and a matrix product wins where taps
+ * taps are few or skip positions: the gradient by 8 channels at 16 x 16 of 32 images takes 0.20 ms by bands and
+ * 0.24 by images, and from 16 to 32 channels at 32 x 32 with stride 2, 3 x 3 taps of 64 images run at 84 GFLOP/s
+ * by bands and at 68 by images, 5 x 5 at 111 and 88 (Emerald Rapids). Over many channels packing costs little, and a matrix product wins where taps
  * are few and little lies in the padding: 3 x 3 taps of 64 images at 8 x 8 run at 214 GFLOP/s instead of
  * 175 over 64 channels, and at 178 instead of 162 over 32. At 7 x 7, over 32 channels, it loses: 151
  * instead of 173 (Zen 5). */
@@ -92,7 +99,7 @@ bool gd_conv_takes_images(const gd_conv_args *args, int64_t m, int64_t numbers, 
     if (!micro->direct || (!is_forced && !gd_conv_may_choose(args->paths)))
         return false;
     const int64_t *stride = args->attr->stride;
-    if (!is_forced && width == 16 && s->taps < 16 && stride[1] * stride[2] == 1)
+    if (!is_forced && width == 16 && (s->taps < 16 || stride[1] * stride[2] > 1))
         return false;
     const bool keeps_size = s->in[1] == s->out[1] && s->in[2] == s->out[2];
     if (!is_forced && width >= MANY_WIDE && m >= MANY_CHANNELS && s->taps < 16 && keeps_size)
