@@ -45,6 +45,7 @@ set(GD_SOURCE_TABLE
     backend/cpu/gemm_bf16_mmla.c            neon_bf16           -
     backend/cpu/gemm_bf16_pairs.c           avx512_bf16         -
     backend/cpu/gemm_bf16_tiles.c           amx_bf16            -
+    backend/cpu/gemm_bf16x3.c               avx512_bf16         -
     backend/cpu/gemm_f16_isa.c              all                 -
     backend/cpu/gemm_f32_isa.c              all                 ${GD_SHORT_ARRAYS}
     backend/cpu/gemm_f64_isa.c              all                 ${GD_SHORT_ARRAYS}

@@ -399,7 +399,7 @@ static void test_unknown_values(void **state)
     static const char *const wrong[][3] = {
         { "GRADUS_CONV", "fast", "packed, direct, images, narrow or winograd" },
         { "GRADUS_CONV", "Packed", "packed, direct" },
-        { "GRADUS_MATMUL", "lanes", "packed, direct, rows or transposed" },
+        { "GRADUS_MATMUL", "lanes", "packed, direct, rows, transposed or bf16x3" },
         { "GRADUS_L2", "fast", "64K to 64M" },
         { "GRADUS_L2", "12", "64K to 64M" },
         { "GRADUS_L2", "256k", "64K to 64M" },

@@ -1,6 +1,6 @@
-/* tests/test_gemm_half.c: products of bfloat16 and of f16 with sums in f32 against the product in double, within
- * the bound of gemm_half.h, by every kind of kernel that this machine runs; and that neither the
- * number of threads nor the blocking changes a bit. C lies in a buffer of known bytes, which must
+/* tests/test_gemm_half.c: products of bfloat16 and of f16 with sums in f32, and of f32 as three of bfloat16, against
+ * the product in double, within the bounds of gemm_half.h, by every kind of kernel that this machine runs;
+ * and that neither the number of threads nor the blocking changes a bit. C lies in a buffer of known bytes, which must
  * be the same afterwards.
  */
 #include <stdarg.h>
@@ -45,9 +45,13 @@ static const kernels kinds[] = {
 #endif
 #ifdef GD_HAVE_AVX512_BF16
     { "AVX512-BF16", GD_ISA_AVX512, GD_CPU_AVX512_BF16, &gd_gemm_bf16_pairs },
+    { "bf16x3, AVX512-BF16", GD_ISA_AVX512, GD_CPU_AVX512_BF16, &gd_gemm_bf16x3_pairs },
 #endif
 #ifdef GD_HAVE_AMX_BF16
     { "AMX", GD_ISA_AVX512, GD_CPU_AMX_BF16, &gd_gemm_bf16_tiles },
+#endif
+#if defined(GD_HAVE_AMX_BF16) && defined(GD_HAVE_AVX512_BF16)
+    { "bf16x3, AMX", GD_ISA_AVX512, GD_CPU_AMX_BF16, &gd_gemm_bf16x3_tiles },
 #endif
 #ifdef GD_HAVE_NEON_BF16
     { "BFMMLA", GD_ISA_NEON, GD_CPU_NEON_BF16, &gd_gemm_bf16_mmla },
@@ -75,10 +79,23 @@ static uint16_t half_of(gd_dtype dtype, float x)
     return dtype == GD_F16 ? gd_f32_to_f16(x) : gd_f32_to_bf16(x);
 }
 
+static size_t number_bytes(gd_dtype dtype)
+{
+    return dtype == GD_F32 ? sizeof(float) : sizeof(uint16_t);
+}
+
+static void set_number(void *numbers, gd_dtype dtype, int64_t i, float x)
+{
+    if (dtype == GD_F32)
+        ((float *)numbers)[i] = x;
+    else
+        ((uint16_t *)numbers)[i] = half_of(dtype, x);
+}
+
 /* An operand [rows, columns] whose last number ends where its memory ends. */
 typedef struct matrix {
     gd_dtype dtype;
-    uint16_t *memory;
+    void *memory;
     int64_t row, column, count;
 } matrix;
 
@@ -90,10 +107,10 @@ static matrix make_matrix(gd_dtype dtype, int64_t rows, int64_t columns, int lay
     else if (layout == 2)
         x.row = 2 * columns + 3, x.column = 2;
     x.count = (rows - 1) * x.row + (columns - 1) * x.column + 1;
-    x.memory = malloc((size_t)x.count * sizeof *x.memory);
+    x.memory = malloc((size_t)x.count * number_bytes(dtype));
     assert_non_null(x.memory);
     for (int64_t i = 0; i < x.count; i++)
-        x.memory[i] = half_of(dtype, (float)below(1 << 16) / (1 << 15) - 1.0f);
+        set_number(x.memory, dtype, i, (float)below(1 << 24) / (1 << 23) - 1.0f);
     return x;
 }
 
@@ -106,8 +123,19 @@ typedef struct gemm_case {
 
 static double at(const matrix *x, int64_t i, int64_t j)
 {
-    const uint16_t half = x->memory[i * x->row + j * x->column];
+    const int64_t index = i * x->row + j * x->column;
+    if (x->dtype == GD_F32)
+        return (double)((const float *)x->memory)[index];
+    const uint16_t half = ((const uint16_t *)x->memory)[index];
     return (double)(x->dtype == GD_F16 ? gd_f16_to_f32(half) : gd_bf16_to_f32(half));
+}
+
+/* What a result of k steps may be off, in units of the sum of magnitudes: gemm_half.h. Two more additions are
+ * of what C held and the bias. */
+static double bound(gd_dtype dtype, int64_t k)
+{
+    const double sums = (double)(k + 3) * FLT_EPSILON;
+    return dtype == GD_F32 ? 3 * sums + 0x1p-14 : sums;
 }
 
 /* c, computed from what C held before, against the sum in double. */
@@ -128,7 +156,7 @@ static void check_numbers(const kernels *kind, const gemm_case *t, const matrix 
             size += bias ? fabs((double)bias[j]) : 0;
             if ((t->relu && sum < 0) || (y && !(y[place] > 0)))
                 sum = 0;
-            if (!(fabs((double)c[place] - sum) <= (double)(t->k + 3) * FLT_EPSILON * size))
+            if (!(fabs((double)c[place] - sum) <= bound(a->dtype, t->k) * size))
                 fail_msg("%s: [%lld, %lld] @ [%lld, %lld], layouts %d %d: C[%lld, %lld] is %.9g, "
                          "not %.9g",
                          kind->name, (long long)t->m, (long long)t->k, (long long)t->k,
@@ -274,8 +302,8 @@ static void test_large(void **unused)
 }
 
 /* C [m, n] = A [m, k] B [k, n], all of them contiguous. */
-static void multiply(const gd_gemm_micro *micro, int64_t m, int64_t n, int64_t k, const uint16_t *a,
-                     const uint16_t *b, float *c)
+static void multiply(const gd_gemm_micro *micro, int64_t m, int64_t n, int64_t k, const void *a,
+                     const void *b, float *c)
 {
     const gd_paths paths = { .block_bytes = (size_t)1 << 20 };
     const size_t bytes = gd_scratch_bytes(gd_gemm_scratch_bytes(&paths), GD_GEMM_SCRATCH_BLOCKS);
@@ -305,14 +333,14 @@ static void multiply(const gd_gemm_micro *micro, int64_t m, int64_t n, int64_t k
 static void check_infinite(const kernels *kind)
 {
     enum { M = 3, N = 5, K = 7 };
-    uint16_t a[M * K], b[K * N];
-    float c[M * N];
+    float a[M * K], b[K * N], c[M * N]; /* room for numbers of each dtype */
+    const gd_dtype dtype = kind->micro->a;
     for (int i = 0; i < M * K; i++)
-        a[i] = half_of(kind->micro->a, 1);
+        set_number(a, dtype, i, 1);
     for (int i = 0; i < K * N; i++)
-        b[i] = half_of(kind->micro->a, 2);
-    a[1 * K + K - 1] = half_of(kind->micro->a, INFINITY);
-    b[(K - 1) * N + 2] = half_of(kind->micro->a, NAN);
+        set_number(b, dtype, i, 2);
+    set_number(a, dtype, 1 * K + K - 1, INFINITY);
+    set_number(b, dtype, (K - 1) * N + 2, NAN);
     multiply(kind->micro, M, N, K, a, b, c);
     for (int i = 0; i < M; i++)
         for (int j = 0; j < N; j++)
@@ -320,6 +348,46 @@ static void check_infinite(const kernels *kind)
                 assert_true(isnan(c[i * N + j]));
             else
                 assert_true(c[i * N + j] == (i == 1 ? INFINITY : 2 * K));
+}
+
+static double flushed_number(float x)
+{
+    return fabsf(x) < FLT_MIN ? 0 : (double)x;
+}
+
+/* Numbers whose high parts would round to infinity, infinities, and the smallest, in products of
+ * f32 as three of bfloat16. */
+static void check_extremes(const kernels *kind)
+{
+    static const float extremes[] = {
+        0x1.fffp127f, -0x1.ff81p127f, 0x1.ffp127f, INFINITY, -INFINITY, 1.0f,
+        -1.00001f,    FLT_MIN,        0x1p-149f,   0,        -0.0f
+    };
+    enum { N = COUNT(extremes) };
+    const gd_dtype dtype = kind->micro->a;
+    if (dtype != GD_F32)
+        return;
+    float c[N * N];
+    multiply(kind->micro, N, N, 1, extremes, extremes, c);
+    for (int i = 0; i < N; i++)
+        for (int j = 0; j < N; j++) {
+            const double exact = flushed_number(extremes[i]) * flushed_number(extremes[j]);
+            const double lost = (double)FLT_MIN * (fabs(flushed_number(extremes[i])) +
+                                                   fabs(flushed_number(extremes[j])));
+            const float rounded = (float)exact, is = c[i * N + j];
+            if (isnan(exact))
+                assert_true(isnan(is));
+            else if (isinf(rounded))
+                assert_true(is == rounded);
+            else
+                assert_true(fabs((double)is - exact) <= bound(dtype, 1) * fabs(exact) + lost);
+        }
+}
+
+static void test_extremes(void **unused)
+{
+    (void)unused;
+    for_each_kind(check_extremes);
 }
 
 static void test_infinite(void **unused)
@@ -408,7 +476,7 @@ static void test_choice(void **unused)
     for (int isa = 0; isa < GD_ISA_COUNT; isa++) {
         const gd_gemm_micro *of_bf16 = NULL, *of_f16 = NULL;
         for (size_t i = 0; i < COUNT(kinds); i++)
-            if (kinds[i].isa == (gd_isa)isa &&
+            if (kinds[i].isa == (gd_isa)isa && kinds[i].micro->a != GD_F32 &&
                 (kinds[i].extension < 0 || gd_cpu_may_use((gd_cpu_extension)kinds[i].extension)))
                 *(kinds[i].micro->a == GD_F16 ? &of_f16 : &of_bf16) = kinds[i].micro;
         assert_ptr_equal(gd_gemm_bf16((gd_isa)isa), of_bf16);
@@ -423,6 +491,7 @@ int main(void)
         cmocka_unit_test(test_random),
         cmocka_unit_test(test_large),
         cmocka_unit_test(test_infinite),
+        cmocka_unit_test(test_extremes),
         cmocka_unit_test(test_choice),
 #ifdef GD_HAVE_NEON_BF16
         cmocka_unit_test(test_bfmmla_by_definition),

@@ -174,8 +174,9 @@ typedef enum gd_numbers {
     /* The same, but that factors of f32 are taken as TF32, with 11 significant bits. */
     GD_NUMBERS_TF32,
     /* On CUDA the same as TF32. On the CPU convolutions of f32 with kernels of 3 x 3 and many channels,
-     * and their gradients by the input, by Winograd's filtering: the same bits run after run, compiled or
-     * not, with any number of threads; all else is exact. docs/devices.md has the bound of its error. */
+     * and their gradients by the input, by Winograd's filtering, and with AMX large matrix products of f32 as
+     * three of bfloat16: the same bits run after run, compiled or not, with any number of threads; all else
+     * is exact. docs/devices.md has the bounds of their errors. */
     GD_NUMBERS_FAST,
 } gd_numbers;
 

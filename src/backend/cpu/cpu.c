@@ -262,6 +262,8 @@ static gd_device *cpu_open(const gd_open_options *options, int index)
         cpu_close(&cpu->base);
         return NULL;
     }
+    if (cpu->fast)
+        cpu->gemm_fast = gd_gemm_bf16x3(isa, cpu->paths.matmul == GD_MATMUL_BF16X3);
     return &cpu->base;
 }
 

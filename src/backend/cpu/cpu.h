@@ -15,6 +15,7 @@ typedef struct gd_cpu_device {
     gd_isa isa;
     char extensions[64]; /* of gd_context_extensions */
     const gd_gemm_micro *gemm_f32, *gemm_f64, *gemm_bf16, *gemm_f16;
+    const gd_gemm_micro *gemm_fast; /* of large products of f32; NULL: the one above */
     gd_quantized_kernels quantized;
     const struct gd_conv_micro *conv_f32, *conv_bf16; /* the last NULL: there is none */
     gd_paths paths;

@@ -35,6 +35,8 @@ static gd_gemm_choice choose_transposed(const gd_gemm_micro *micro, const gd_gem
         return (gd_gemm_choice){ 0, "B was packed ahead" };
     if (micro->a != micro->b)
         return (gd_gemm_choice){ 0, "A and B are of two types" };
+    if (micro->keeps_sides)
+        return (gd_gemm_choice){ 0, "A and B are taken apart in different ways" };
     if (args->paths->matmul == GD_MATMUL_TRANSPOSED)
         return (gd_gemm_choice){ 1, forced };
     if (n == 1 && m > 1)
@@ -306,7 +308,7 @@ static bool packing_once_pays(const gd_gemm_micro *micro, const gd_gemm_args *ar
 bool gd_gemm_packs_once(const gd_gemm_micro *micro, const gd_gemm_args *args)
 {
     gd_gemm_plan plan;
-    if (args->access || args->accumulate || args->paths->matmul != GD_MATMUL_BEST ||
+    if (args->access || args->accumulate || !gd_matmul_may_choose(args->paths) ||
         !gd_gemm_choose(micro, args, &plan) || !plan.has_steps)
         return false;
     const int64_t *shared = plan.transposed.taken ? plan.a_batch_stride : plan.b_batch_stride;

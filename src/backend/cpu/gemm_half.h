@@ -22,6 +22,15 @@ extern const gd_gemm_micro gd_gemm_bf16_pairs; /* AVX512-BF16: two multiply-adds
 extern const gd_gemm_micro gd_gemm_bf16_tiles; /* AMX-BF16: tiles of 16 x 32 by 32 x 16 */
 extern const gd_gemm_micro gd_gemm_bf16_mmla;  /* BFMMLA of Armv8.6: 2 x 4 by 4 x 2 */
 
+/* Products of f32 as three of bfloat16, whose operands are the halves of A and B: class fast (gd_numbers).
+ *     |c - exact| <= sum (3 (k + 3) 2^-23 + 2^-14) |a||b| + 2^-126 (|a| + |b|);
+ * numbers below 2^-126 count as 0, and so do the low halves of others, which the last term is for. On one
+ * instruction set neither the number of threads nor the blocking changes a bit. */
+extern const gd_gemm_micro gd_gemm_bf16x3_pairs, gd_gemm_bf16x3_tiles;
+
+/* Of those: what multiplies faster than f32's own instructions, or, if it was asked for, any; NULL: none. */
+const gd_gemm_micro *gd_gemm_bf16x3(gd_isa isa, bool is_asked);
+
 /* The best that this processor and this build have for an instruction set, and GRADUS_ISA allows. */
 const gd_gemm_micro *gd_gemm_bf16(gd_isa isa);
 const gd_gemm_micro *gd_gemm_f16(gd_isa isa);

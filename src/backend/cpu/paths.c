@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const matmul_names[] = { "", "packed", "direct", "rows", "transposed", NULL };
+static const char *const matmul_names[] = { "",           "packed", "direct", "rows",
+                                            "transposed", "bf16x3", NULL };
 static const char *const conv_names[] = { "",       "packed",   "direct", "images",
                                           "narrow", "winograd", NULL };
 
@@ -50,8 +51,8 @@ gd_status gd_paths_read(gd_paths *paths)
     int matmul, conv;
     gd_status status = read_size("GRADUS_L2", (size_t)64 << 10, (size_t)64 << 20, &cache);
     if (status == GD_OK)
-        status =
-            read_name("GRADUS_MATMUL", matmul_names, "packed, direct, rows or transposed", &matmul);
+        status = read_name("GRADUS_MATMUL", matmul_names,
+                           "packed, direct, rows, transposed or bf16x3", &matmul);
     if (status == GD_OK)
         status = read_name("GRADUS_CONV", conv_names, "packed, direct, images, narrow or winograd",
                            &conv);

@@ -1,13 +1,16 @@
 /* backend/cpu/paths.h: which way products and convolutions are computed. The kernels choose by
  * shape, instruction set and cache; the environment can choose instead, for tests and benches.
  * It is read when a device is opened. No path changes a bit of any result (gemm.h, conv.h)
- * but Winograd's, which contexts alone have that were opened with fast numbers (conv_winograd.h).
+ * but bf16x3's and Winograd's, which contexts alone have that were opened with fast numbers
+ * (gemm_half.h, conv_winograd.h).
  *
  *     GRADUS_L2=SIZE       bytes of the second-level cache to assume: 262144, 256K, 2M; 64K to 64M
  *     GRADUS_MATMUL=PATH   packed        blocks of B and panels of A are copied
  *                          direct        neither is, where the kernels can read them
  *                          rows          row by row, as products with one row are
  *                          transposed    C^T = B^T A^T
+ *                          bf16x3        as three products of bfloat16, where numbers are fast (gd_numbers)
+ *                                        and GRADUS_ISA allows instructions for them, of whatever sizes
  *     GRADUS_CONV=PATH     packed        windows are packed; the weight's gradient, too; in bf16 where
  *                                        it is multiplied, whatever the channels
  *                          direct        bands of padded rows are copied, taps are shifts
@@ -33,7 +36,8 @@ typedef enum gd_matmul_path {
     GD_MATMUL_PACKED,
     GD_MATMUL_DIRECT,
     GD_MATMUL_ROWS,
-    GD_MATMUL_TRANSPOSED
+    GD_MATMUL_TRANSPOSED,
+    GD_MATMUL_BF16X3
 } gd_matmul_path;
 
 typedef enum gd_conv_path {
@@ -55,6 +59,12 @@ typedef struct gd_paths {
 /* As the environment and this machine have it. GD_ERR_INVALID, recorded, for a value not listed
  * above. */
 gd_status gd_paths_read(gd_paths *paths);
+
+/* Whether the kernels choose among the paths of a product. */
+static inline bool gd_matmul_may_choose(const gd_paths *paths)
+{
+    return paths->matmul == GD_MATMUL_BEST || paths->matmul == GD_MATMUL_BF16X3;
+}
 
 /* Whether the kernels choose among the paths of a convolution: narrow ones do so, too. */
 static inline bool gd_conv_may_choose(const gd_paths *paths)
