@@ -17,6 +17,7 @@
 #include "support/effort.h"
 #include "support/tensors.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -285,6 +286,81 @@ static void test_paths_at_their_capacity(void **state)
                 check_paths(&problems[i], *isa, (uint64_t)i);
 }
 
+/* The weight's gradient by lines of 3 and 5 taps, for whole vectors of channels and for halves: every number of
+ * lines, rows of positions shorter than a line, blocks of positions that end within a row, and numbers that
+ * are not finite beside padding, which they must not meet. */
+static void test_lines_of_taps(void **state)
+{
+    (void)state;
+    numbers n = { 17 };
+    int number = 0;
+    for (int i = 0; i < 120; i++) {
+        const int64_t taps = i % 2 ? 5 : 3, rows = one_of(&n, 1, 5);
+        const problem p = { .n = one_of(&n, 1, 5),
+                            .c = one_of(&n, 1, i % 3 ? 4 : 20),
+                            .o = i % 4 == 3 ? one_of(&n, 17, 40) : one_of(&n, 1, i % 4 ? 16 : 8),
+                            .in = { one_of(&n, rows, 9), one_of(&n, taps - 2, i % 5 ? 12 : 70) },
+                            .kernel = { rows, taps },
+                            .stride = { one_of(&n, 1, 2), 1 },
+                            .before = { one_of(&n, 0, rows - 1), one_of(&n, 1, taps - 1) },
+                            .after = { one_of(&n, 0, rows - 1), one_of(&n, 1, taps - 1) },
+                            .dilation = { 1, 1 } };
+        if (!test_tries_similar(&number))
+            continue;
+        for (const char *const *isa = isa_names(); *isa; isa++) {
+            gd_context *packed = open_with(*isa, "packed", "1M", 1),
+                       *lines = open_with(*isa, NULL, "1M", (int)one_of(&n, 1, 3));
+            results expected = run(packed, &p, false, (uint64_t)i);
+            results actual = run(lines, &p, false, (uint64_t)i);
+            char what[280];
+            describe(&p, what, sizeof what);
+            assert_same_results(&expected, &actual, what);
+            results_free(&expected);
+            results_free(&actual);
+            close_context(packed);
+            close_context(lines);
+        }
+    }
+    assert_int_equal(watch_faults(), 0);
+}
+
+/* x has an infinity in one corner: sums that see it are not finite, and all others have the bits of a plain x. */
+static void test_lines_beside_infinities(void **state)
+{
+    (void)state;
+    enum { C = 3, SIDE = 6, O = 5 };
+    for (const char *const *isa = isa_names(); *isa; isa++) {
+        reading dw[2];
+        for (int spoilt = 0; spoilt < 2; spoilt++) {
+            gd_context *gd = open_with(*isa, NULL, "1M", 1);
+            numbers n = { 23 };
+            float x[C * SIDE * SIDE];
+            for (int i = 0; i < C * SIDE * SIDE; i++)
+                x[i] = (float)numbers_uniform(&n, -1, 1);
+            if (spoilt)
+                x[SIDE * SIDE] = INFINITY; /* channel 1 */
+            gd_tensor *w = gd_set_requires_grad(
+                random_tensor(gd, GD_SHAPE(O, C, 3, 3), GD_F32, false, &n), true);
+            gd_tensor *y = gd_conv2d(gd_from_host(gd, GD_SHAPE(1, C, SIDE, SIDE), GD_F32, x), w,
+                                     NULL, .padding = GD_SHAPE(1, 1));
+            gd_tensor *g = random_tensor(gd, GD_SHAPE(1, O, SIDE, SIDE), GD_F32, false, &n), *d;
+            assert_int_equal(gd_grad(1, &y, &g, 1, &w, &d), GD_OK);
+            dw[spoilt] = reading_take(d, "dw");
+            close_context(gd);
+        }
+        for (int64_t i = 0; i < dw[0].count; i++) {
+            const int64_t channel = i / 9 % C, ty = i / 3 % 3, tx = i % 3;
+            if (channel == 1 && ty <= 1 && tx <= 1) /* the taps that meet the corner */
+                assert_true(isfinite(reading_value(&dw[1], i)) == 0);
+            else
+                assert_true(reading_value(&dw[1], i) == reading_value(&dw[0], i));
+        }
+        reading_free(&dw[0]);
+        reading_free(&dw[1]);
+    }
+    assert_int_equal(watch_faults(), 0);
+}
+
 /* In f64, where the kernels are plain loops, at any number of threads. */
 static void test_f64(void **state)
 {
@@ -389,6 +465,15 @@ static void test_plans_tell_the_path(void **state)
                              expected[k], text);
             }
         }
+    static const problem narrow = { 4,        3,        8,        { 12, 12 }, { 3, 3 },
+                                    { 1, 1 }, { 1, 1 }, { 1, 1 }, { 1, 1 } };
+    for (const char *const *isa = isa_names(); *isa; isa++)
+        for (int i = 0; i < 2 && strcmp(*isa, "avx512") == 0; i++) {
+            char text[2048];
+            explain(&narrow, *isa, i ? "direct" : NULL, text, sizeof text);
+            assert_non_null(strstr(text, i ? "and read at each tap's shift"
+                                           : "and read once for the taps of a line"));
+        }
     assert_int_equal(watch_faults(), 0);
 }
 
@@ -431,7 +516,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_strides_along_rows_alone), cmocka_unit_test(test_bands_that_just_fit),
-        cmocka_unit_test(test_paths_at_their_capacity),  cmocka_unit_test(test_f64),
+        cmocka_unit_test(test_paths_at_their_capacity),  cmocka_unit_test(test_lines_of_taps),
+        cmocka_unit_test(test_lines_beside_infinities),  cmocka_unit_test(test_f64),
         cmocka_unit_test(test_plans_tell_the_path),      cmocka_unit_test(test_unknown_values),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

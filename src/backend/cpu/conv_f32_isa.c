@@ -123,6 +123,164 @@ static void band_tile_2(const gd_band_tile *t)
     band_body(t, ROWS_MAX, 2);
 }
 
+/* ---- tiles: bands, lines of taps ---- */
+
+/* Of 16 registers too few would be left for sums. */
+#if LANES == 16
+#define MOST_LINES 9 /* registers of sums, times the taps, with the others within 32 */
+#define MOST_TAPS  5
+
+/* What a line multiplies: in `two` halves of a vector what two lines do. */
+GD_SIMD_INLINE VEC line_numbers(const float *x, const int64_t *shift, const int i, const bool two)
+{
+    if (!two)
+        return V(set1)(x[shift[i]]);
+    return _mm512_mask_broadcastss_ps(_mm512_set1_ps(x[shift[2 * i]]), 0xFF00,
+                                      _mm_load_ss(x + shift[2 * i + 1]));
+}
+
+GD_SIMD_INLINE VEC line_vector(const float *b, const bool two)
+{
+    return two ? _mm512_broadcast_f32x8(_mm256_loadu_ps(b)) : V(load)(b);
+}
+
+GD_SIMD_INLINE void store_line(const gd_band_tile *t, VEC sum, float *c, float *second,
+                               const bool two)
+{
+    if (!two) {
+        V(store)(c, t->accumulate ? V(add)(V(load)(c), sum) : sum);
+        return;
+    }
+    __m256 low = _mm512_castps512_ps256(sum), high = _mm512_extractf32x8_ps(sum, 1);
+    if (t->accumulate) {
+        low = _mm256_add_ps(_mm256_loadu_ps(c), low);
+        high = _mm256_add_ps(_mm256_loadu_ps(second), high);
+    }
+    _mm256_storeu_ps(c, low);
+    _mm256_storeu_ps(second, high);
+}
+
+/* Sums of `lines` registers for each of `taps` taps. Tap t multiplies number q of a line by vector q - t: v has
+ * the last of them, the newest at its end. Each sum adds its products in the order of the steps. */
+GD_SIMD_INLINE void lines_body(const gd_band_tile *t, const int lines, const int taps,
+                               const bool two)
+{
+    VEC sum[MOST_LINES][MOST_TAPS];
+    UNROLL
+    for (int i = 0; i < lines; i++) {
+        UNROLL
+        for (int k = 0; k < taps; k++)
+            sum[i][k] = V(zero)();
+    }
+    const float *b = t->b;
+    const int64_t *shift = t->shift, b_step = t->b_step;
+    for (int s = 0; s < t->many; s++) {
+        const float *x = t->band + t->stretches[s].from;
+        int64_t count = t->stretches[s].count;
+        VEC v[MOST_TAPS];
+        for (; count > 0 && count < taps - 1; count--, x++, b += b_step) { /* short: step by step */
+            v[0] = line_vector(b, two);
+            UNROLL
+            for (int i = 0; i < lines; i++) {
+                UNROLL
+                for (int k = 0; k < taps; k++)
+                    sum[i][k] = V(fma)(line_numbers(x + k, shift, i, two), v[0], sum[i][k]);
+            }
+        }
+        if (count == 0)
+            continue;
+        UNROLL
+        for (int q = 0; q < taps - 1;
+             q++, x++, b += b_step) { /* numbers that not all taps see yet */
+            v[q + 1] = line_vector(b, two);
+            UNROLL
+            for (int i = 0; i < lines; i++) {
+                const VEC xv = line_numbers(x, shift, i, two);
+                UNROLL
+                for (int k = 0; k <= q; k++)
+                    sum[i][k] = V(fma)(xv, v[q + 1 - k], sum[i][k]);
+            }
+        }
+        for (count -= taps - 1; count > 0; count--, x++, b += b_step) {
+            UNROLL
+            for (int k = 0; k < taps - 1; k++)
+                v[k] = v[k + 1];
+            v[taps - 1] = line_vector(b, two);
+            UNROLL
+            for (int i = 0; i < lines; i++) {
+                const VEC xv = line_numbers(x, shift, i, two);
+                UNROLL
+                for (int k = 0; k < taps; k++)
+                    sum[i][k] = V(fma)(xv, v[taps - 1 - k], sum[i][k]);
+            }
+            OPAQUE(shift); /* as in band_body */
+        }
+        UNROLL
+        for (int q = 1; q < taps; q++, x++) { /* and those that the first do not see */
+            UNROLL
+            for (int i = 0; i < lines; i++) {
+                const VEC xv = line_numbers(x, shift, i, two);
+                UNROLL
+                for (int k = q; k < taps; k++)
+                    sum[i][k] = V(fma)(xv, v[taps - 1 - k + q], sum[i][k]);
+            }
+        }
+    }
+    float *c = t->c;
+    UNROLL
+    for (int i = 0; i < lines; i++) {
+        UNROLL
+        for (int k = 0; k < taps; k++, c += t->c_row)
+            store_line(t, sum[i][k], c, c + taps * t->c_row, two);
+        c += two ? taps * t->c_row : 0;
+    }
+}
+
+#define LINES_KERNEL(name, count, taps, two)                   \
+    static void name##_##count##_##taps(const gd_band_tile *t) \
+    {                                                          \
+        lines_body(t, count, taps, two);                       \
+    }
+#define LINES_KERNELS(count, taps)          \
+    LINES_KERNEL(lines, count, taps, false) \
+    LINES_KERNEL(doubles, count, taps, true)
+LINES_KERNELS(1, 3)
+LINES_KERNELS(2, 3)
+LINES_KERNELS(3, 3)
+LINES_KERNELS(4, 3)
+LINES_KERNELS(5, 3)
+LINES_KERNELS(6, 3)
+LINES_KERNELS(7, 3)
+LINES_KERNEL(lines, 8, 3, false)
+LINES_KERNEL(lines, 9, 3, false)
+LINES_KERNELS(1, 5)
+LINES_KERNELS(2, 5)
+LINES_KERNELS(3, 5)
+LINES_KERNELS(4, 5)
+LINES_KERNELS(5, 5)
+#undef LINES_KERNELS
+#undef LINES_KERNEL
+
+#define UP_TO_5(name, taps) \
+    name##_1_##taps, name##_2_##taps, name##_3_##taps, name##_4_##taps, name##_5_##taps
+static const gd_band_tile_fn lines_of_3[] = { UP_TO_5(lines, 3), lines_6_3, lines_7_3, lines_8_3,
+                                              lines_9_3 };
+static const gd_band_tile_fn lines_of_5[] = { UP_TO_5(lines, 5) };
+static const gd_band_tile_fn doubles_of_3[] = { UP_TO_5(doubles, 3), doubles_6_3, doubles_7_3 };
+static const gd_band_tile_fn doubles_of_5[] = { UP_TO_5(doubles, 5) };
+static const gd_lines_micro lines_tiles[] = { { 3, 9, 1, lines_of_3 },
+                                              { 5, 5, 1, lines_of_5 },
+                                              { 0 } };
+static const gd_lines_micro doubles_tiles[] = { { 3, 14, 2, doubles_of_3 },
+                                                { 5, 10, 2, doubles_of_5 },
+                                                { 0 } };
+#define LINES_TILES   lines_tiles
+#define DOUBLES_TILES doubles_tiles
+#else
+#define LINES_TILES   NULL
+#define DOUBLES_TILES NULL
+#endif
+
 /* ---- tiles: images in the lanes ---- */
 
 /* With two vectors of AVX-512, thirty-two images at a time would not fit the first-level cache. */
@@ -403,6 +561,8 @@ const gd_conv_micro GD_ISA_NAME(gd_conv_f32) = {
     .direct_rows = direct_rows,
     .band = { band_tile_1, band_tile_2 },
     .band_rows = { GD_BAND_ROWS, ROWS_MAX },
+    .lines = LINES_TILES,
+    .narrow_lines = DOUBLES_TILES,
     .images_4 = images_tile_4,
     .images_6 = images_tile_6,
     .images = IMAGES,

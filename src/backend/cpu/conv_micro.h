@@ -42,13 +42,23 @@ typedef struct gd_band_tile {
     const gd_band_stretch *stretches; /* the steps of the sums */
     int many;
     int64_t step;                /* in the band, from step to step of a stretch */
-    int64_t shift[GD_BAND_ROWS]; /* in the band, of each row of the tile */
+    int64_t shift[GD_BAND_ROWS]; /* in the band, of each row of the tile, or of each line */
     const float *b;              // [steps, vectors]
+    int64_t b_step;              /* from step to step, in tiles of lines */
     float *c;                    // [rows, vectors]
     int64_t c_row;
     bool accumulate;
 } gd_band_tile;
 typedef void (*gd_band_tile_fn)(const gd_band_tile *t);
+
+/* The same for rows that are `taps` neighbours in the band, a line: a number of the band is read once for all
+ * taps of its line, while the vectors that it is multiplied by stay in registers. One vector wide; from step
+ * to step of a stretch is one number. Tiles have a multiple of `unit` lines, but for the last, which writes
+ * rows that nobody reads. */
+typedef struct gd_lines_micro {
+    int taps, lines, unit;        /* lines: of the tallest */
+    const gd_band_tile_fn *tiles; /* of unit, 2 unit, ... lines */
+} gd_lines_micro;
 
 /* Sums of `rows` rows of C at one position, for one group of images. Of the taps of each channel
  * lines * count see the image. */
@@ -93,6 +103,8 @@ struct gd_conv_micro {
     /* By width, one vector and two: */
     gd_band_tile_fn band[2];
     int band_rows[2];
+    /* Up to one whose taps are 0; and those for the vectors of `narrow`. NULL: there are none. */
+    const gd_lines_micro *lines, *narrow_lines;
     /* Of 4 and of 6 rows, for so many images: */
     gd_images_tile_fn images_4, images_6;
     int images;
