@@ -230,6 +230,38 @@ static void bits_are_the_same_however_it_is_divided(void **state)
     for_each_target(check_bits);
 }
 
+/* A product that is read transposed: the compiler computes it so. */
+static gd_tensor *transposed(void *user, int count, gd_tensor *const *in)
+{
+    (void)user, (void)count;
+    return gd_mul_scalar(gd_transpose(gd_matmul(in[0], in[1]), 0, 1), 2);
+}
+
+static void check_transposed(const target *t)
+{
+    static const problem p = { 1, 45, 600, 70, false, false };
+    gd_context *gd = open_as(t, "fast", "bf16x3", 2);
+    gd_tensor *in[] = { gd_reshape(make_operand(gd, &p, X, GD_F32, false), GD_SHAPE(p.m, p.k)),
+                        make_operand(gd, &p, W, GD_F32, false) };
+    gd_function *f = gd_compile(gd, transposed, NULL);
+    reading eager = reading_take(transposed(NULL, 2, in), "eager");
+    reading compiled = reading_take(gd_call(f, 2, in), "compiled");
+    assert_same_bits(&eager, &compiled, "a product that is read transposed");
+    static char text[1 << 14];
+    assert_true(gd_plan_explain(f, text, sizeof text) < sizeof text);
+    assert_non_null(strstr(text, "70 x 600 x 45"));
+    reading_free(&eager);
+    reading_free(&compiled);
+    gd_function_release(f);
+    close_context(gd);
+}
+
+static void sides_may_change_places(void **state)
+{
+    (void)state;
+    for_each_target(check_transposed);
+}
+
 /* x @ w, then ReLU, whose weight is constant: packed once it gives the same bits. */
 static gd_tensor *infer(void *user, int count, gd_tensor *const *in)
 {
@@ -316,6 +348,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(errors_are_within_the_bound),
         cmocka_unit_test(bits_are_the_same_however_it_is_divided),
+        cmocka_unit_test(sides_may_change_places),
         cmocka_unit_test(weights_are_packed_once),
         cmocka_unit_test(shapes_and_instructions_decide),
     };

@@ -212,17 +212,6 @@ static void direct_tile_by_copy(const gd_gemm_micro *tiles, gd_gemm_tile t,
     tiles->copy_runs(copy, tiles->columns, c, c_row, rows, d->c_runs, d->many, true);
 }
 
-/* The tallest tile for `left` rows; twice the next one, where these are all. */
-static gd_direct_tile_fn choose_tile(const gd_conv_micro *micro, int64_t left, int64_t *rows)
-{
-    const int *heights = micro->direct_rows;
-    int i = left == 2 * heights[1] ? 1 : 0;
-    while (heights[i] > left)
-        i++;
-    *rows = heights[i];
-    return micro->direct[i];
-}
-
 /* Points the tile at rows [row, row+rows) of A from step `step` on: in place, or copied to a panel. */
 static void point_to_weight(const gd_conv_product *v, int64_t row, int64_t rows, int64_t step,
                             int64_t depth, float *panel, gd_gemm_tile *t)
@@ -249,8 +238,11 @@ static void direct_rows(const gd_conv_product *v, int64_t row, int64_t m, int64_
                         float *row_panel)
 {
     const bool last = step + depth == v->depth;
-    for (int64_t i = 0, rows; i < m; i += rows) {
-        const gd_direct_tile_fn kernel = choose_tile(v->micro, m - i, &rows);
+    const int64_t panels = (m + v->tiles->rows - 1) / v->tiles->rows; /* of even heights */
+    for (int64_t i = 0, panel = 0, end; panel < panels; panel++, i = end) {
+        end = m * (panel + 1) / panels;
+        const int64_t rows = end - i;
+        const gd_direct_tile_fn kernel = v->micro->direct[rows - 1];
         gd_gemm_tile t = { .c_row = v->c_row,
                            .depth = depth,
                            .row_bias = last ? v->bias + (row + i) * v->bias_step : NULL,

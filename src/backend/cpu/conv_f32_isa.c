@@ -54,16 +54,21 @@ GD_SIMD_INLINE void direct_body(const gd_gemm_tile *t, const float *second, cons
     }
 DIRECT_KERNEL(1)
 DIRECT_KERNEL(2)
+DIRECT_KERNEL(3)
 DIRECT_KERNEL(4)
-#if ROWS_MAX > 6
-DIRECT_KERNEL(8)
-#endif
-#if ROWS_MAX == 14
-DIRECT_KERNEL(14)
-#elif ROWS_MAX == 12
-DIRECT_KERNEL(12)
-#else
+DIRECT_KERNEL(5)
 DIRECT_KERNEL(6)
+#if ROWS_MAX > 6
+DIRECT_KERNEL(7)
+DIRECT_KERNEL(8)
+DIRECT_KERNEL(9)
+DIRECT_KERNEL(10)
+DIRECT_KERNEL(11)
+DIRECT_KERNEL(12)
+#endif
+#if ROWS_MAX > 12
+DIRECT_KERNEL(13)
+DIRECT_KERNEL(14)
 #endif
 #undef DIRECT_KERNEL
 
@@ -526,25 +531,14 @@ static void pack_weight(const gd_gemm_access *access, const gd_gemm_micro *micro
 
 /* ---- the descriptor ---- */
 
-static const gd_direct_tile_fn direct_tiles[] = {
-#if ROWS_MAX == 14
-    direct_14,
-#elif ROWS_MAX == 12
-    direct_12,
-#else
-    direct_6,
-#endif
+static const gd_direct_tile_fn direct_tiles[ROWS_MAX] = {
+    direct_1,  direct_2,  direct_3, direct_4,  direct_5,  direct_6,
 #if ROWS_MAX > 6
-    direct_8,
+    direct_7,  direct_8,  direct_9, direct_10, direct_11, direct_12,
 #endif
-    direct_4,  direct_2, direct_1,
-};
-static const int direct_rows[] = {
-    ROWS_MAX,
-#if ROWS_MAX > 6
-    8,
+#if ROWS_MAX > 12
+    direct_13, direct_14,
 #endif
-    4,        2, 1,
 };
 
 #if defined(GD_ISA_AVX512_BUILD)
@@ -558,7 +552,6 @@ const gd_conv_micro GD_ISA_NAME(gd_conv_f32) = {
     .pack_windows = pack_windows,
     .pack_weight = pack_weight,
     .direct = direct_tiles,
-    .direct_rows = direct_rows,
     .band = { band_tile_1, band_tile_2 },
     .band_rows = { GD_BAND_ROWS, ROWS_MAX },
     .lines = LINES_TILES,

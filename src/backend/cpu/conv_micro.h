@@ -97,9 +97,8 @@ struct gd_conv_micro {
                                     void *dst, const void *b, int64_t step, int64_t depth,
                                     int64_t column, int64_t columns, void *stage);
 
-    /* Kernels of f32; the first NULL: there are none. By height, the tallest first, and at last 1: */
+    /* Kernels of f32; the first NULL: there are none. By height less one, as high as those of products: */
     const gd_direct_tile_fn *direct;
-    const int *direct_rows;
     /* By width, one vector and two: */
     gd_band_tile_fn band[2];
     int band_rows[2];

@@ -1,9 +1,10 @@
 /* backend/cpu/gemm_bf16x3.c: products of f32 by instructions that multiply bfloat16. Packers write each
  * number x as two of 16 bits, high = x rounded to bfloat16 and low = x - high, which is exact, rounded
- * likewise. A tile is three tiles of the kernels of bfloat16, one after the other into the same sums:
- *     A_low @ B_high, A_high @ B_low, A_high @ B_high
- * A_low @ B_low, at most 2^-16 of a product, is left out (Henry, Tang & Heinecke 2019, "Leveraging the
- * bfloat16 artificial intelligence datatype for higher-precision computations").
+ * likewise. A tile is three tiles of the kernels of bfloat16,
+ *     C + (A_low @ B_high + A_high @ B_low), to which A_high @ B_high is added.
+ * So C^T = B^T A^T has the same bits. A_low @ B_low, at most 2^-16 of a product, is left out (Henry,
+ * Tang & Heinecke 2019, "Leveraging the bfloat16 artificial intelligence datatype for higher-precision
+ * computations").
  */
 #include "backend/cpu/gemm_half.h"
 
@@ -101,23 +102,39 @@ static inline void pack_b(const gd_gemm_micro *half, void *dst, const float *b, 
 
 static inline void multiply_tile(const gd_gemm_micro *half, const gd_gemm_tile *t)
 {
+    _Alignas(GD_LINE_BYTES) float low_high[MOST_ROWS * COLUMNS], high_low[MOST_ROWS * COLUMNS];
     const int64_t vectors = gd_gemm_vectors(half, t->columns), unit = half->depth_unit;
     const int64_t packed_depth = (t->depth + unit - 1) / unit * unit;
+    const int64_t rows = (t->rows + half->height_unit - 1) / half->height_unit * half->height_unit;
     const gd_gemm_tile_fn multiply = gd_gemm_tile_kernel(half, t->rows, vectors);
+    const char *a_low = (const char *)t->a + LOW_PANEL;
+    const uint16_t *b_low = (const uint16_t *)t->b + t->b_step * packed_depth;
     gd_gemm_tile part = *t;
     part.column_bias = part.row_bias = NULL;
-    part.relu = false;
-    part.a = (const char *)t->a + LOW_PANEL;
+    part.accumulate = part.relu = false;
+    part.c_row = COLUMNS;
+    part.a = a_low;
+    part.c = low_high;
     multiply(&part);
-    part.accumulate = true;
     part.next_lines = 0;
     part.a = t->a;
-    part.b = (const uint16_t *)t->b + t->b_step * packed_depth;
+    part.b = b_low;
+    part.c = high_low;
     multiply(&part);
-    part.b = t->b;
-    part.column_bias = t->column_bias;
-    part.row_bias = t->row_bias;
-    part.relu = t->relu;
+    float *c = t->c;
+    for (int64_t i = 0; i < rows; i++, c += t->c_row)
+        for (int64_t j = 0; j < vectors * LANES; j += LANES) {
+            const __mmask16 mask = first_of_16(half->any_width ? t->columns - j : LANES);
+            const int64_t at = i * COLUMNS + j;
+            __m512 sum = _mm512_add_ps(_mm512_maskz_load_ps(mask, low_high + at),
+                                       _mm512_maskz_load_ps(mask, high_low + at));
+            if (t->accumulate)
+                sum = _mm512_add_ps(_mm512_maskz_loadu_ps(mask, c + j), sum);
+            _mm512_mask_storeu_ps(c + j, mask, sum);
+        }
+    part = *t;
+    part.accumulate = true;
+    part.next_lines = 0;
     multiply(&part);
 }
 
@@ -144,11 +161,11 @@ static inline void multiply_tile(const gd_gemm_micro *half, const gd_gemm_tile *
     };
 #define COMMON(name)                                                                           \
     .a = GD_F32, .b = GD_F32, .c = GD_F32, .a_bytes = sizeof(float), .b_bytes = sizeof(float), \
-    .c_bytes = sizeof(float), .b_packed_bytes = sizeof(float), .keeps_sides = true,            \
-    .lanes = LANES, .lane_shift = LANE_SHIFT, .columns = COLUMNS, .depth = DEPTH,              \
-    .tiles = name##_kernels, .widths = COLUMNS / LANES, .pack_a = name##_pack_a,               \
-    .pack_b = name##_pack_b, .store_columns = store_columns, .copy_runs = copy_runs,           \
-    .stream = STREAM, .relu_grad = relu_grad
+    .c_bytes = sizeof(float), .b_packed_bytes = sizeof(float), .lanes = LANES,                 \
+    .lane_shift = LANE_SHIFT, .columns = COLUMNS, .depth = DEPTH, .tiles = name##_kernels,     \
+    .widths = COLUMNS / LANES, .pack_a = name##_pack_a, .pack_b = name##_pack_b,               \
+    .store_columns = store_columns, .copy_runs = copy_runs, .stream = STREAM,                  \
+    .relu_grad = relu_grad
 
 DEFINE_KERNELS(pairs, gd_gemm_bf16_pairs)
 const gd_gemm_micro gd_gemm_bf16x3_pairs = {

@@ -35,8 +35,6 @@ static gd_gemm_choice choose_transposed(const gd_gemm_micro *micro, const gd_gem
         return (gd_gemm_choice){ 0, "B was packed ahead" };
     if (micro->a != micro->b)
         return (gd_gemm_choice){ 0, "A and B are of two types" };
-    if (micro->keeps_sides)
-        return (gd_gemm_choice){ 0, "A and B are taken apart in different ways" };
     if (args->paths->matmul == GD_MATMUL_TRANSPOSED)
         return (gd_gemm_choice){ 1, forced };
     if (n == 1 && m > 1)

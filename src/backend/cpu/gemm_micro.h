@@ -110,7 +110,6 @@ struct gd_gemm_micro {
                               can pack as they read; else both are always packed */
     /* They read A in place if its rows are contiguous and whole units of depth long. */
     bool reads_rows_of_a;
-    bool keeps_sides; /* C^T = B^T A^T would have other bits */
 
     const gd_gemm_tile_fn *tiles; /* [rows][columns / lanes], by height and width less one */
     int widths;                   /* columns / lanes */

@@ -15,7 +15,7 @@
  *                                        it is multiplied, whatever the channels
  *                          direct        bands of padded rows are copied, taps are shifts
  *                          images        images of the batch in the lanes of vectors
- *                          narrow        the weight's gradient by AVX2's kernels on AVX-512
+ *                          narrow        the weight's gradient by vectors of AVX2 on AVX-512
  *                          winograd      kernels of 3 x 3 by Winograd's filtering, where numbers are fast
  *                                        (gd_numbers), of whatever sizes
  *
