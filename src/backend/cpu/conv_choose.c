@@ -11,9 +11,9 @@
 
 static const char *const forced = "GRADUS_CONV";
 
-/* From so many results a window, and so wide rows on, packing may win over images in the lanes; from so
- * many blocks of k on it wins over bands. */
-enum { MANY_CHANNELS = 32, MANY_WIDE = 8, MANY_BLOCKS = 4 };
+/* From so many blocks of k on packing wins over bands, and, from so many results a window and so wide rows on,
+ * over images in the lanes. */
+enum { MANY_BLOCKS = 4, MANY_CHANNELS = 32, MANY_WIDE = 8 };
 
 /* Where each window is one element of the image, and the planes of all images fill vectors: the
  * product C^T [plane, m] = image^T [plane, depth] @ A^T for each image. Products pack what they read
@@ -87,10 +87,10 @@ static bool may_leave_out(const gd_conv_args *args)
 /* A single tap is a matrix product. Rows of sixteen positions fill vectors as they are, which wins where
  * taps are few or skip positions: the gradient by 8 channels at 16 x 16 of 32 images takes 0.20 ms by bands and
  * 0.24 by images, and from 16 to 32 channels at 32 x 32 with stride 2, 3 x 3 taps of 64 images run at 84 GFLOP/s
- * by bands and at 68 by images, 5 x 5 at 111 and 88 (Emerald Rapids). Over many channels packing costs little, and a matrix product wins where taps
- * are few and little lies in the padding: 3 x 3 taps of 64 images at 8 x 8 run at 214 GFLOP/s instead of
- * 175 over 64 channels, and at 178 instead of 162 over 32. At 7 x 7, over 32 channels, it loses: 151
- * instead of 173 (Zen 5). */
+ * by bands and at 68 by images, 5 x 5 at 111 and 88. Where taps are few, and the weights and the image of a
+ * tile do not fit the first-level cache, a matrix product does no worse: over 128 channels at 8 x 8, 3 x 3
+ * taps of 16 images run at 140 GFLOP/s packed and at 138 by images, and by input at 141 and 126; over 64
+ * channels at 120 and 134 (Emerald Rapids). */
 bool gd_conv_takes_images(const gd_conv_args *args, int64_t m, int64_t numbers, int64_t width)
 {
     const gd_conv_micro *micro = args->micro;
@@ -102,7 +102,8 @@ bool gd_conv_takes_images(const gd_conv_args *args, int64_t m, int64_t numbers, 
     if (!is_forced && width == 16 && (s->taps < 16 || stride[1] * stride[2] > 1))
         return false;
     const bool keeps_size = s->in[1] == s->out[1] && s->in[2] == s->out[2];
-    if (!is_forced && width >= MANY_WIDE && m >= MANY_CHANNELS && s->taps < 16 && keeps_size)
+    if (!is_forced && width >= MANY_WIDE && m >= MANY_CHANNELS && s->taps < 16 && keeps_size &&
+        numbers * s->taps >= MANY_BLOCKS * GD_GEMM_KC * s->in[1] * s->in[2])
         return false;
     const int64_t images = micro->images, lanes = (s->n + images - 1) / images * images;
     return s->in[0] * s->kernel[0] * s->out[0] == 1 && args->attr->before[0] == 0 && s->taps > 1 &&

@@ -291,12 +291,13 @@ static const gd_lines_micro doubles_tiles[] = { { 3, 14, 2, doubles_of_3 },
 /* With two vectors of AVX-512, thirty-two images at a time would not fit the first-level cache. */
 #define IMAGES_VECS (LANES == 16 ? 1 : 2)
 #define IMAGES      (IMAGES_VECS * LANES)
-#define IMAGES_ROWS 6 /* the taller tile */
+#define IMAGES_ROWS (LANES == 16 ? 16 : 6) /* the tallest tile */
 
 /* For a constant number of rows. Taps that are left out count where blocks of the sum end. */
 GD_SIMD_INLINE void images_body(const gd_images_tile *t, const int rows)
 {
-    const int64_t row = t->a_row, b_tap = t->b_tap;
+    int64_t row = t->a_row;
+    const int64_t b_tap = t->b_tap;
     const float *a0 = t->a, *b = t->b;
     int64_t channels = t->channels, lines = t->lines, left = t->count;
     int64_t room = GD_GEMM_KC - t->before; /* steps to the end of the block */
@@ -309,19 +310,27 @@ GD_SIMD_INLINE void images_body(const gd_images_tile *t, const int rows)
                 sum[i][v] = V(zero)();
         }
         while (room > 0 && channels > 0) {
-            const float *a4 = a0 + 4 * row;
+            const float *a4 = a0 + 4 * row, *a8 = a4 + 4 * row, *a12 = a8 + 4 * row;
             const int64_t count = LEAST(left, room);
             for (int64_t p = count; p > 0; p--) {
+                VEC bv[IMAGES_VECS];
+                UNROLL
+                for (int v = 0; v < IMAGES_VECS; v++)
+                    bv[v] = V(load)(b + v * LANES);
                 UNROLL
                 for (int i = 0; i < rows; i++) {
-                    const VEC av = V(set1)((i < 4 ? a0 : a4)[(i % 4) * row]);
+                    const float *a = i < 4 ? a0 : i < 8 ? a4 : i < 12 ? a8 : a12;
+                    const VEC av = V(set1)(a[(i % 4) * row]);
                     UNROLL
                     for (int v = 0; v < IMAGES_VECS; v++)
-                        sum[i][v] = V(fma)(av, V(load)(b + v * LANES), sum[i][v]);
+                        sum[i][v] = V(fma)(av, bv[v], sum[i][v]);
                 }
                 b += b_tap;
                 a0++;
                 a4++;
+                a8++;
+                a12++;
+                OPAQUE(row); /* else the compiler keeps an address a row in memory */
             }
             room -= count;
             left -= count;
@@ -353,15 +362,19 @@ GD_SIMD_INLINE void images_body(const gd_images_tile *t, const int rows)
     }
 }
 
-static void images_tile_4(const gd_images_tile *t)
-{
-    images_body(t, 4);
-}
-
-static void images_tile_6(const gd_images_tile *t)
-{
-    images_body(t, IMAGES_ROWS);
-}
+#define IMAGES_KERNEL(rows)                            \
+    static void images_##rows(const gd_images_tile *t) \
+    {                                                  \
+        images_body(t, rows);                          \
+    }
+IMAGES_KERNEL(4)
+IMAGES_KERNEL(6)
+#if LANES == 16
+IMAGES_KERNEL(8)
+IMAGES_KERNEL(12)
+IMAGES_KERNEL(16)
+#endif
+#undef IMAGES_KERNEL
 
 /* ---- copies ---- */
 
@@ -541,6 +554,15 @@ static const gd_direct_tile_fn direct_tiles[ROWS_MAX] = {
 #endif
 };
 
+static const gd_images_tiles images_tiles[] = {
+    { 4, images_4 }, { 6, images_6 },
+#if LANES == 16
+    { 8, images_8 }, { 12, images_12 }, { 16, images_16 },
+#endif
+    { 0, NULL },
+};
+_Static_assert(IMAGES_ROWS <= GD_IMAGES_ROWS, "there is room for the sums of a tile");
+
 #if defined(GD_ISA_AVX512_BUILD)
 #define NARROW &gd_conv_f32_avx2
 #else
@@ -556,8 +578,7 @@ const gd_conv_micro GD_ISA_NAME(gd_conv_f32) = {
     .band_rows = { GD_BAND_ROWS, ROWS_MAX },
     .lines = LINES_TILES,
     .narrow_lines = DOUBLES_TILES,
-    .images_4 = images_tile_4,
-    .images_6 = images_tile_6,
+    .images_tiles = images_tiles,
     .images = IMAGES,
     .are_finite = are_finite,
     .pad_row = pad_row,

@@ -11,7 +11,6 @@
  */
 #include "backend/cpu/conv_plan.h"
 
-#define IMAGES_ROWS      6  /* of the taller tile */
 #define IMAGES_POSITIONS 16 /* of C, transposed together */
 
 /* The taps along an axis that see the image, and where the first of them sees it. */
@@ -33,15 +32,14 @@ static seen find_seen(const gd_window *w, int a, int64_t position)
 /* Rows [row, row+rows) of C at `count` positions from `position` on; columns: what each position of
  * a line sees along it. */
 static void images_positions(const gd_conv_product *v, const float *image, const seen *columns,
-                             int64_t row, int64_t rows, int64_t position, int64_t count,
-                             float *sums)
+                             int64_t row, const gd_images_tiles *tile, int64_t position,
+                             int64_t count, float *sums)
 {
     const gd_window *w = &v->access.window;
     const int64_t images = v->micro->images;
     int64_t line = position / w->count[2], column = position % w->count[2];
     seen y = find_seen(w, 1, line);
     const int64_t taps_x = w->taps[2], width = w->size[2] * images, plane = w->size[1] * width;
-    const gd_images_tile_fn tile = rows == IMAGES_ROWS ? v->micro->images_6 : v->micro->images_4;
     gd_images_tile t = { .a_row = v->a_row,
                          .b_tap = w->gap[2] * images,
                          .c = sums,
@@ -59,7 +57,7 @@ static void images_positions(const gd_conv_product *v, const float *image, const
         t.b = image + y.at * width + x.at * images;
         t.b_line = w->gap[1] * width - x.count * t.b_tap;
         t.b_channel = plane - y.count * w->gap[1] * width;
-        tile(&t);
+        tile->tile(&t);
         if (++column == w->count[2])
             column = 0, y = find_seen(w, 1, ++line);
     }
@@ -72,12 +70,25 @@ static int64_t image_numbers(const gd_conv_product *v)
 
 static size_t sums_bytes(const gd_conv_product *v)
 {
-    return (size_t)(IMAGES_ROWS * IMAGES_POSITIONS * v->micro->images) * sizeof(float);
+    return (size_t)(GD_IMAGES_ROWS * IMAGES_POSITIONS * v->micro->images) * sizeof(float);
 }
 
 size_t gd_conv_images_bytes(const gd_conv_product *v)
 {
     return (size_t)(image_numbers(v) * v->micro->images) * sizeof(float) + sums_bytes(v);
+}
+
+/* The tile for `left` of m rows: of as many tiles as they need, the lowest that will do. */
+static const gd_images_tiles *choose_tile(const gd_conv_micro *micro, int64_t left, int64_t m)
+{
+    const gd_images_tiles *tile = micro->images_tiles, *tallest = tile;
+    while (tallest[1].rows > 0)
+        tallest++;
+    const int64_t tiles = (left + tallest->rows - 1) / tallest->rows,
+                  rows = (left + tiles - 1) / tiles;
+    while (tile->rows < rows && tile < tallest && tile[1].rows <= m)
+        tile++;
+    return tile;
 }
 
 void gd_conv_images(const gd_conv_product *v, int64_t n, int64_t line, int64_t lines,
@@ -100,10 +111,10 @@ void gd_conv_images(const gd_conv_product *v, int64_t n, int64_t line, int64_t l
         for (int64_t p = y * width; p < (y + count) * width; p += IMAGES_POSITIONS) {
             const int64_t positions = gd_gemm_least((y + count) * width - p, IMAGES_POSITIONS);
             for (int64_t row = 0, rows; row < v->m; row += rows) {
-                const int64_t left = v->m - row;
-                rows = left == 6 || left > 8 ? 6 : 4;
+                const gd_images_tiles *tile = choose_tile(v->micro, v->m - row, v->m);
+                rows = tile->rows;
                 const int64_t from = gd_gemm_least(row, v->m - rows); /* some rows once more */
-                images_positions(v, block, columns, from, rows, p, positions, sums);
+                images_positions(v, block, columns, from, tile, p, positions, sums);
                 for (int64_t i = 0; i < rows; i++)
                     tiles->store_columns(
                         sums + i * IMAGES_POSITIONS * most, most, positions, images,

@@ -72,7 +72,11 @@ typedef struct gd_images_tile {
     float *c;                         // [rows, c_row]
     int64_t c_row;
 } gd_images_tile;
-typedef void (*gd_images_tile_fn)(const gd_images_tile *t);
+typedef struct gd_images_tiles {
+    int rows;
+    void (*tile)(const gd_images_tile *t);
+} gd_images_tiles;
+#define GD_IMAGES_ROWS 16 /* of the tallest */
 
 typedef struct gd_conv_micro gd_conv_micro;
 struct gd_conv_micro {
@@ -104,8 +108,8 @@ struct gd_conv_micro {
     int band_rows[2];
     /* Up to one whose taps are 0; and those for the vectors of `narrow`. NULL: there are none. */
     const gd_lines_micro *lines, *narrow_lines;
-    /* Of 4 and of 6 rows, for so many images: */
-    gd_images_tile_fn images_4, images_6;
+    /* By height, the lowest first, up to one of 0 rows; for so many images: */
+    const gd_images_tiles *images_tiles;
     int images;
     /* Whether count numbers are all finite. */
     bool (*are_finite)(const float *x, int64_t count);
