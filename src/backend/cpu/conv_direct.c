@@ -238,7 +238,8 @@ static void direct_rows(const gd_conv_product *v, int64_t row, int64_t m, int64_
                         float *row_panel)
 {
     const bool last = step + depth == v->depth;
-    const int64_t panels = (m + v->tiles->rows - 1) / v->tiles->rows; /* of even heights */
+    const int64_t panels =
+        (m + v->tiles->rows - 1) / v->tiles->rows; /* as high as each other, or one higher */
     for (int64_t i = 0, panel = 0, end; panel < panels; panel++, i = end) {
         end = m * (panel + 1) / panels;
         const int64_t rows = end - i;

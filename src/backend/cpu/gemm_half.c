@@ -62,17 +62,17 @@ const gd_gemm_micro *gd_gemm_f16(gd_isa isa)
     return best_of(f16_rows, sizeof f16_rows / sizeof f16_rows[0], isa);
 }
 
-/* AVX512-BF16 multiplies at most twice as fast as f32's instructions: three products take longer. AMX does
- * so sixteen times as fast. */
+/* AVX512-BF16, by which numbers are taken apart, multiplies at most twice as fast as f32's instructions: three
+ * products take longer. AMX does so sixteen times as fast. */
 const gd_gemm_micro *gd_gemm_bf16x3(gd_isa isa, bool is_asked)
 {
     (void)isa;
     (void)is_asked;
+#ifdef GD_HAVE_AVX512_BF16
 #ifdef GD_HAVE_AMX_BF16
-    if (isa == GD_ISA_AVX512 && gd_cpu_may_use(GD_CPU_AMX_BF16))
+    if (isa == GD_ISA_AVX512 && gd_cpu_may_use(GD_CPU_AMX_BF16) && gd_cpu_has(GD_CPU_AVX512_BF16))
         return &gd_gemm_bf16x3_tiles;
 #endif
-#ifdef GD_HAVE_AVX512_BF16
     if (isa == GD_ISA_AVX512 && is_asked && gd_cpu_may_use(GD_CPU_AVX512_BF16))
         return &gd_gemm_bf16x3_pairs;
 #endif
