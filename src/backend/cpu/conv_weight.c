@@ -403,6 +403,7 @@ static void explain_weight(const weight_work *work, int threads)
 {
     const int lanes = work->micro->product->lanes;
     const gd_conv_sizes *s = &work->args->s;
+    const int64_t rows = s->c * s->taps;
     gd_text *text = work->args->explain;
     weight_part part = begin_part(work, 0);
     weight_band band;
@@ -413,7 +414,7 @@ static void explain_weight(const weight_work *work, int threads)
     if (s->groups > 1)
         gd_text_add(text, "%lld times ", (long long)s->groups);
     gd_text_add(text, "%lld x %lld x %lld by %s; vectors of %d; %d thread%s", (long long)s->o,
-                (long long)part.positions, (long long)(s->c * s->taps),
+                (long long)part.positions, (long long)rows,
                 !shape_weight_band(&part, &band)
                     ? "packing: windows do not overlap, or their band does not fit the cache"
                 : work->lines ? "bands: rows are copied once, and read once for the taps of a line"
