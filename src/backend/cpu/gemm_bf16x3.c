@@ -42,7 +42,7 @@ static inline void split(__m512 x, __mmask16 mask, uint16_t *high, uint16_t *low
 
 static inline __mmask16 first_of_16(int64_t count)
 {
-    return count >= 16 ? UINT16_MAX : (__mmask16)((1u << count) - 1);
+    return (__mmask16)(count >= 16 ? UINT16_MAX : (1u << count) - 1);
 }
 
 /* x [lines, count], numbers of a line `step` apart, to a stage whose lines are `stride` apart. */
