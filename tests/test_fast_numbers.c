@@ -146,11 +146,6 @@ static results run_as(const char *isa, const char *class, const char *path, int 
     return r;
 }
 
-static bool same_bits(const reading *a, const reading *b)
-{
-    return a->bytes == b->bytes && (a->bytes == 0 || memcmp(a->data, b->data, a->bytes) == 0);
-}
-
 /* ---- the bound ---- */
 
 /* Whole tensors [n, c, h, w] that a convolution of one direction reads, as the sums of y name them. */

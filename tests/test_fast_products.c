@@ -122,11 +122,6 @@ static reading run_as(const target *t, const char *class, const char *path, int 
     return r;
 }
 
-static bool same_bits(const reading *a, const reading *b)
-{
-    return a->bytes == b->bytes && (a->bytes == 0 || memcmp(a->data, b->data, a->bytes) == 0);
-}
-
 /* Those that may multiply bfloat16, by which products of f32 can be computed. */
 static bool multiplies(const target *t)
 {
@@ -191,6 +186,23 @@ static void errors_are_within_the_bound(void **state)
 
 /* ---- bits ---- */
 
+/* That f, which is body compiled, gives eager's bits. What its plan says. */
+static const char *check_compiled(gd_function *f, gd_function_body body, void *user, int count,
+                                  gd_tensor *const *in)
+{
+    static char text[1 << 16];
+    gd_tensor *out = gd_call(f, count, in);
+    if (!out)
+        fail_msg("%s", gd_error_message());
+    reading compiled = reading_take(out, "compiled");
+    reading eager = reading_take(body(user, count, in), "eager");
+    assert_same_bits(&eager, &compiled, "compiled results");
+    reading_free(&eager);
+    reading_free(&compiled);
+    assert_true(gd_plan_explain(f, text, sizeof text) < sizeof text);
+    return text;
+}
+
 /* Threads, the size of the cache, and compilation change none; the plan says what is computed how. */
 static void check_bits(const target *t)
 {
@@ -208,16 +220,9 @@ static void check_bits(const target *t)
         gd_tensor *in[OPERANDS];
         operands_of(gd, p, GD_F32, false, in);
         gd_function *f = gd_compile(gd, layer, NULL);
-        gd_tensor *out = gd_call(f, OPERANDS, in);
-        if (!out)
-            fail_msg("%s", gd_error_message());
-        reading compiled = reading_take(out, "compiled");
-        assert_same_bits(&first, &compiled, "compiled results");
-        static char text[1 << 16];
-        assert_true(gd_plan_explain(f, text, sizeof text) < sizeof text);
+        const char *text = check_compiled(f, layer, NULL, OPERANDS, in);
         if (p->m > 1)
             assert_non_null(strstr(text, "three of bf16 by "));
-        reading_free(&compiled);
         reading_free(&first);
         gd_function_release(f);
         close_context(gd);
@@ -244,14 +249,7 @@ static void check_transposed(const target *t)
     gd_tensor *in[] = { gd_reshape(make_operand(gd, &p, X, GD_F32, false), GD_SHAPE(p.m, p.k)),
                         make_operand(gd, &p, W, GD_F32, false) };
     gd_function *f = gd_compile(gd, transposed, NULL);
-    reading eager = reading_take(transposed(NULL, 2, in), "eager");
-    reading compiled = reading_take(gd_call(f, 2, in), "compiled");
-    assert_same_bits(&eager, &compiled, "a product that is read transposed");
-    static char text[1 << 14];
-    assert_true(gd_plan_explain(f, text, sizeof text) < sizeof text);
-    assert_non_null(strstr(text, "70 x 600 x 45"));
-    reading_free(&eager);
-    reading_free(&compiled);
+    assert_non_null(strstr(check_compiled(f, transposed, NULL, 2, in), "70 x 600 x 45"));
     gd_function_release(f);
     close_context(gd);
 }
@@ -276,12 +274,8 @@ static void check_frozen(const target *t)
     gd_tensor *x = make_operand(gd, &p, X, GD_F32, false);
     gd_tensor *w = gd_retain(make_operand(gd, &p, W, GD_F32, false));
     gd_function *frozen = gd_compile(gd, infer, w, .frozen = true);
-    reading eager = reading_take(infer(w, 1, &x), "eager");
-    reading packed = reading_take(gd_call(frozen, 1, &x), "frozen");
-    assert_same_bits(&eager, &packed, "a product with a constant weight");
+    check_compiled(frozen, infer, w, 1, &x);
     assert_true(gd_function_stats(frozen).packed_bytes > 0);
-    reading_free(&eager);
-    reading_free(&packed);
     gd_function_release(frozen);
     gd_release(w);
     close_context(gd);

@@ -357,6 +357,11 @@ void assert_same_bits(const reading *expected, const reading *actual, const char
     }
 }
 
+bool same_bits(const reading *a, const reading *b)
+{
+    return a->bytes == b->bytes && (a->bytes == 0 || memcmp(a->data, b->data, a->bytes) == 0);
+}
+
 /* ---- watched kernels ---- */
 
 #define GUARD      64

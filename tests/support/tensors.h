@@ -79,6 +79,9 @@ void assert_close(const reading *expected, const reading *actual, double ulp, co
 /* The same bits; NaNs may differ in theirs, and zeros in sign only where `signs` is false. */
 void assert_same_bits(const reading *expected, const reading *actual, const char *what);
 
+/* Whether they have the same bits, of NaNs and zeros, too. */
+bool same_bits(const reading *a, const reading *b);
+
 /* From now on kernels of this context run on copies of their operands in memory of exactly their
  * size, with guard bytes around the result; a kernel that writes outside its result or into an
  * input is counted in watch_faults(). */

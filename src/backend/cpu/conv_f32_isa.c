@@ -130,9 +130,10 @@ static void band_tile_2(const gd_band_tile *t)
 
 /* ---- tiles: bands, lines of taps ---- */
 
-/* Of 16 registers too few would be left for sums. */
+/* Of 16 registers too few would be left for sums; 32 hold those of 9 lines of 3 taps, or of 5 of 5, beside the
+ * vectors that wait and a number. */
 #if LANES == 16
-#define MOST_LINES 9 /* registers of sums, times the taps, with the others within 32 */
+#define MOST_LINES 9
 #define MOST_TAPS  5
 
 /* What a line multiplies: in `two` halves of a vector what two lines do. */
@@ -178,7 +179,7 @@ GD_SIMD_INLINE void lines_body(const gd_band_tile *t, const int lines, const int
             sum[i][k] = V(zero)();
     }
     const float *b = t->b;
-    const int64_t *shift = t->shift, b_step = t->b_step;
+    const int64_t *shift = t->shift, b_step = two ? LANES / 2 : LANES;
     for (int s = 0; s < t->many; s++) {
         const float *x = t->band + t->stretches[s].from;
         int64_t count = t->stretches[s].count;
@@ -291,7 +292,6 @@ static const gd_lines_micro doubles_tiles[] = { { 3, 14, 2, doubles_of_3 },
 /* With two vectors of AVX-512, thirty-two images at a time would not fit the first-level cache. */
 #define IMAGES_VECS (LANES == 16 ? 1 : 2)
 #define IMAGES      (IMAGES_VECS * LANES)
-#define IMAGES_ROWS (LANES == 16 ? 16 : 6) /* the tallest tile */
 
 /* For a constant number of rows. Taps that are left out count where blocks of the sum end. */
 GD_SIMD_INLINE void images_body(const gd_images_tile *t, const int rows)
@@ -302,7 +302,7 @@ GD_SIMD_INLINE void images_body(const gd_images_tile *t, const int rows)
     int64_t channels = t->channels, lines = t->lines, left = t->count;
     int64_t room = GD_GEMM_KC - t->before; /* steps to the end of the block */
     for (bool accumulate = false;; accumulate = true, room += GD_GEMM_KC) {
-        VEC sum[IMAGES_ROWS][IMAGES_VECS];
+        VEC sum[GD_IMAGES_ROWS][IMAGES_VECS];
         UNROLL
         for (int i = 0; i < rows; i++) {
             UNROLL
@@ -330,7 +330,7 @@ GD_SIMD_INLINE void images_body(const gd_images_tile *t, const int rows)
                 a4++;
                 a8++;
                 a12++;
-                OPAQUE(row); /* else the compiler keeps an address a row in memory */
+                OPAQUE(row); /* as in tile_body */
             }
             room -= count;
             left -= count;
@@ -561,7 +561,6 @@ static const gd_images_tiles images_tiles[] = {
 #endif
     { 0, NULL },
 };
-_Static_assert(IMAGES_ROWS <= GD_IMAGES_ROWS, "there is room for the sums of a tile");
 
 #if defined(GD_ISA_AVX512_BUILD)
 #define NARROW &gd_conv_f32_avx2

@@ -44,7 +44,6 @@ typedef struct gd_band_tile {
     int64_t step;                /* in the band, from step to step of a stretch */
     int64_t shift[GD_BAND_ROWS]; /* in the band, of each row of the tile, or of each line */
     const float *b;              // [steps, vectors]
-    int64_t b_step;              /* from step to step, in tiles of lines */
     float *c;                    // [rows, vectors]
     int64_t c_row;
     bool accumulate;

@@ -122,37 +122,31 @@ static gd_band_tile_fn choose_tile(const gd_conv_micro *micro, int64_t vectors, 
     return micro->band[two];
 }
 
-/* The same by tiles of lines, as even as can be. */
-static void multiply_lines(const weight_part *part, const weight_band *band, int64_t position,
-                           int64_t depth)
+/* One block of positions, which the band has, by tiles of lines, as high as each other or a unit higher: all
+ * rows of the part against its one vector of columns. */
+static void multiply_lines(const weight_part *part, const weight_band *band, int64_t position)
 {
     const gd_window *w = part->window;
     const gd_lines_micro *l = part->lines;
-    const int lanes = part->tiles->lanes;
     const int64_t lines = part->m / l->taps, units = (lines + l->unit - 1) / l->unit;
-    const int64_t tiles = (units + l->lines / l->unit - 1) / (l->lines / l->unit);
+    const int64_t most = l->lines / l->unit, tiles = (units + most - 1) / most;
+    int64_t channel = part->row / w->tap_count - band->channel,
+            ty = part->row % w->tap_count / l->taps;
     gd_band_tile t = { .band = band->data,
                        .stretches = band->stretches,
                        .many = band->many,
-                       .step = 1,
+                       .b = part->block,
                        .c_row = part->sums_row,
                        .accumulate = position > 0 };
-    for (int64_t j = 0; j < part->sums_row; j += lanes) {
-        const int64_t panel = j / part->tiles->columns * part->tiles->columns;
-        t.b_step = gd_gemm_least(part->sums_row - panel, part->tiles->columns);
-        t.b = part->block + panel * depth + (j - panel);
-        int64_t channel = part->row / w->tap_count - band->channel,
-                ty = part->row % w->tap_count / l->taps;
-        for (int64_t i = 0, end, from = 0; i < tiles; i++, from = end) {
-            end = units * (i + 1) / tiles * l->unit;
-            for (int64_t k = from; k < end; k++) {
-                t.shift[k - from] = channel * band->plane + ty * w->gap[1] * band->row;
-                if (k + 1 < lines && ++ty == w->taps[1])
-                    ty = 0, channel++;
-            }
-            t.c = part->sums + from * l->taps * part->sums_row + j;
-            l->tiles[(end - from) / l->unit - 1](&t);
+    for (int64_t i = 0, end, from = 0; i < tiles; i++, from = end) {
+        end = units * (i + 1) / tiles * l->unit;
+        for (int64_t k = from; k < end; k++) {
+            t.shift[k - from] = channel * band->plane + ty * w->gap[1] * band->row;
+            if (k + 1 < lines && ++ty == w->taps[1])
+                ty = 0, channel++;
         }
+        t.c = part->sums + from * l->taps * part->sums_row;
+        l->tiles[(end - from) / l->unit - 1](&t);
     }
 }
 
@@ -164,7 +158,7 @@ static void multiply_band(const weight_part *part, weight_band *band, int64_t po
     const gd_window *w = part->window;
     fill_weight_band(part, band, position, depth);
     if (part->lines) {
-        multiply_lines(part, band, position, depth);
+        multiply_lines(part, band, position);
         return;
     }
     gd_band_tile t = { .band = band->data,

@@ -11,6 +11,7 @@
 #ifdef GD_HAVE_AVX512_BF16
 
 #include "backend/cpu/gemm_finish.h"
+#include "backend/cpu/simd_half.h"
 
 #include <immintrin.h>
 
@@ -35,14 +36,9 @@ static inline void split(__m512 x, __mmask16 mask, uint16_t *high, uint16_t *low
     /* the second operand, where one is NaN */
     const __m512 within = _mm512_max_ps(least, _mm512_min_ps(most, x));
     const __m256i upper = (__m256i)_mm512_cvtneps_pbh(within);
-    const __m512 wide = _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(upper), 16));
     _mm256_mask_storeu_epi16(high, mask, upper);
-    _mm256_mask_storeu_epi16(low, mask, (__m256i)_mm512_cvtneps_pbh(_mm512_sub_ps(x, wide)));
-}
-
-static inline __mmask16 first_of_16(int64_t count)
-{
-    return (__mmask16)(count >= 16 ? UINT16_MAX : (1u << count) - 1);
+    _mm256_mask_storeu_epi16(low, mask,
+                             (__m256i)_mm512_cvtneps_pbh(_mm512_sub_ps(x, vf32_of_bf16(upper))));
 }
 
 /* x [lines, count], numbers of a line `step` apart, to a stage whose lines are `stride` apart. */
@@ -52,7 +48,7 @@ static void split_lines(const float *x, int64_t line, int64_t step, int64_t line
     for (int64_t i = 0; i < lines; i++)
         for (int64_t j = 0; j < count; j += 16) {
             const float *from = x + i * line + j * step;
-            const __mmask16 mask = first_of_16(count - j);
+            const __mmask16 mask = V(mask_first)(LEAST(count - j, LANES));
             float gathered[16];
             if (step != 1) {
                 for (int64_t l = 0; l < 16 && j + l < count; l++)
@@ -124,7 +120,8 @@ static inline void multiply_tile(const gd_gemm_micro *half, const gd_gemm_tile *
     float *c = t->c;
     for (int64_t i = 0; i < rows; i++, c += t->c_row)
         for (int64_t j = 0; j < vectors * LANES; j += LANES) {
-            const __mmask16 mask = first_of_16(half->any_width ? t->columns - j : LANES);
+            const __mmask16 mask =
+                V(mask_first)(half->any_width ? LEAST(t->columns - j, LANES) : LANES);
             const int64_t at = i * COLUMNS + j;
             __m512 sum = _mm512_add_ps(_mm512_maskz_load_ps(mask, low_high + at),
                                        _mm512_maskz_load_ps(mask, high_low + at));
